@@ -1,0 +1,1 @@
+"""Harness filters and document perturbations."""

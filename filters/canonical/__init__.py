@@ -1,0 +1,1 @@
+"""Canonical answers: raw model output to a comparable answer."""

@@ -1,0 +1,1 @@
+"""Repeatability, baseline-adjusted bias and reliability levels inside lm-evaluation-harness."""

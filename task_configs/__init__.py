@@ -1,0 +1,1 @@
+"""YAML tasks, their prompts and the bundled items."""
