@@ -1,0 +1,339 @@
+"""Variance components of items, conditions and runs, for scalar measures and for meaning.
+
+Scalar measures follow the crossed random-effects model
+
+    y_ipr = mu + item_i + condition_p + (item x condition)_ip + run_ipr
+
+over I items, P conditions and the runs of each cell. In the terms of ISO 5725, the repeatability
+variance is s_r^2 = run, the between-condition variance s_L^2 = condition + item x condition, and
+the reproducibility variance s_R^2 = s_r^2 + s_L^2.
+
+Meaning has the same decomposition with 1 - cosine in the place of half a squared difference.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from statsmodels.regression.mixed_linear_model import MixedLM
+
+from lmrel_tasks.metrics.cosine import CellSums, between_cosine, cell_means, within_cosine
+from lmrel_tasks.metrics.entropy import nanmean
+
+FloatArray = NDArray[np.float64]
+
+# Dense random-effects matrices: statsmodels needs minutes beyond this.
+MAX_REML_CELLS = 400
+
+
+@dataclass(frozen=True)
+class VarianceComponents:
+    """Estimated variances, raw: an estimate may be negative when the true value is near zero.
+
+    Attributes:
+        item, condition, item_condition, run: the components; condition and item_condition are NaN
+            with a single condition.
+        n_items, n_conditions, n_runs: items, conditions and runs used.
+        method: "anova", "reml" or "cosine".
+    """
+
+    item: float
+    condition: float
+    item_condition: float
+    run: float
+    n_items: int
+    n_conditions: int
+    n_runs: int
+    method: str
+
+    @property
+    def between_conditions(self) -> float:
+        """s_L^2 = condition + item x condition, raw."""
+        return self.condition + self.item_condition
+
+    @property
+    def repeatability_sd(self) -> float:
+        """s_r."""
+        return float(np.sqrt(max(self.run, 0.0)))
+
+    @property
+    def between_sd(self) -> float:
+        """s_L, from the variance truncated at 0."""
+        return float(np.sqrt(np.maximum(self.between_conditions, 0.0)))
+
+    @property
+    def reproducibility_sd(self) -> float:
+        """s_R, with s_L truncated at 0."""
+        return float(np.sqrt(max(self.run, 0.0) + np.maximum(self.between_conditions, 0.0)))
+
+    def truncated(self) -> dict[str, float]:
+        """The components with negative estimates put to 0."""
+        names = ("item", "condition", "item_condition", "run")
+        return {name: float(np.maximum(getattr(self, name), 0.0)) for name in names}
+
+    def percent(self) -> dict[str, float]:
+        """Truncated components as a percentage of their sum.
+
+        Components that are NaN stay NaN and do not count; all are NaN if nothing varies.
+        """
+        parts = self.truncated()
+        total = float(np.nansum(list(parts.values())))
+        return {k: 100 * v / total if total > 0 else float("nan") for k, v in parts.items()}
+
+
+@dataclass(frozen=True)
+class _ItemSums:
+    """Per item and condition: number of runs, sum (about the grand mean), sum of squares within."""
+
+    count: FloatArray
+    total: FloatArray
+    within: FloatArray
+
+
+def _item_sums(values: ArrayLike) -> _ItemSums:
+    y = np.asarray(values, dtype=np.float64)
+    if y.ndim != 3:
+        raise ValueError(
+            f"values must have shape (items, conditions, runs), padded with NaN; got {y.shape}"
+        )
+    if np.isinf(y).any():
+        raise ValueError("values holds infinite entries; use NaN for a missing run")
+    present = ~np.isnan(y)
+    kept = present.any(axis=(1, 2))
+    y, present = y[kept], present[kept]
+    y, present = y[:, present.any(axis=(0, 2))], present[:, present.any(axis=(0, 2))]
+    if y.shape[0] < 2:
+        raise ValueError(f"variance components need at least two items with runs, got {len(y)}")
+    count = present.sum(axis=2)
+    if not (count > 1).any():
+        raise ValueError(
+            "variance components need at least two runs in some cell; with one run per cell the "
+            "run and the item x condition component cannot be told apart"
+        )
+    y = y - y[present].mean()
+    mean = nanmean(y, axis=2)
+    within = np.where(present, (y - mean[..., None]) ** 2, 0.0).sum(axis=2)
+    return _ItemSums(count.astype(float), np.where(present, y, 0.0).sum(axis=2), within)
+
+
+def _anova(sums: _ItemSums, weights: FloatArray) -> FloatArray:
+    """Raw components (4, B): item, condition, item x condition, run, for item weights (B, I).
+
+    Henderson's method I: quadratic forms of totals equated to their expectations. On balanced
+    data these are the mean squares of the analysis of variance; with unequal or empty cells they
+    stay unbiased.
+    """
+    n, t = sums.count, sums.total
+    cells = n > 0
+    n_item, t_item = n.sum(axis=1), t.sum(axis=1)
+    runs = weights @ n_item
+    items = weights.sum(axis=1)
+    filled = weights @ cells.sum(axis=1)
+    run = (weights @ sums.within.sum(axis=1)) / (runs - filled)
+
+    n_condition, t_condition = weights @ n, weights @ t
+    with np.errstate(divide="ignore", invalid="ignore"):
+        from_cells = weights @ np.where(cells, t**2 / n, 0.0).sum(axis=1)
+        from_items = weights @ (t_item**2 / n_item)
+        filled_conditions = n_condition > 0
+        from_conditions = np.where(filled_conditions, t_condition**2 / n_condition, 0.0).sum(axis=1)
+        k_condition = np.where(filled_conditions, weights @ n**2 / n_condition, 0.0).sum(axis=1)
+    grand = (weights @ t_item) ** 2 / runs
+    k_item = weights @ ((n**2).sum(axis=1) / n_item)
+    g_item = weights @ n_item**2 / runs
+    g_condition = (n_condition**2).sum(axis=1) / runs
+    g_cell = weights @ (n**2).sum(axis=1) / runs
+
+    square_item = from_items - grand - (items - 1) * run
+    if n.shape[1] == 1:
+        missing = np.full_like(run, np.nan)
+        return np.stack([square_item / (runs - g_item), missing, missing, run])
+    conditions = filled_conditions.sum(axis=1)
+    square_condition = from_conditions - grand - (conditions - 1) * run
+    square_cell = (
+        from_cells - from_items - from_conditions + grand - (filled - items - conditions + 1) * run
+    )
+    coefficients = np.stack(
+        [
+            np.stack([runs - g_item, k_item - g_condition, k_item - g_cell], axis=-1),
+            np.stack([k_condition - g_item, runs - g_condition, k_condition - g_cell], axis=-1),
+            np.stack(
+                [
+                    g_item - k_condition,
+                    g_condition - k_item,
+                    runs - k_item - k_condition + g_cell,
+                ],
+                axis=-1,
+            ),
+        ],
+        axis=-2,
+    )
+    right = np.stack([square_item, square_condition, square_cell], axis=-1)
+    solvable = np.abs(np.linalg.det(coefficients)) > 1e-9 * runs**3
+    coefficients = np.where(solvable[:, None, None], coefficients, np.eye(3))
+    solved = np.linalg.solve(coefficients, right[..., None])[..., 0]
+    solved = np.where(solvable[:, None], solved, np.nan)
+    return np.stack([solved[:, 0], solved[:, 1], solved[:, 2], run])
+
+
+def _reml(values: ArrayLike) -> FloatArray:
+    y = np.asarray(values, dtype=np.float64)
+    item, condition, _ = np.nonzero(~np.isnan(y))
+    frame = pd.DataFrame({"y": y[~np.isnan(y)], "item": item, "condition": condition})
+    cells = len(frame[["item", "condition"]].drop_duplicates())
+    if cells > MAX_REML_CELLS:
+        raise ValueError(
+            f"method='reml' is limited to {MAX_REML_CELLS} item-by-condition cells, got {cells}; "
+            "method='anova' handles unbalanced data of any size"
+        )
+    scale = float(frame["y"].std()) or 1.0
+    frame["y"] = (frame["y"] - frame["y"].mean()) / scale
+    formulas = {"item": "0 + C(item)"}
+    if frame["condition"].nunique() > 1:
+        formulas |= {
+            "condition": "0 + C(condition)",
+            "item_condition": "0 + C(item):C(condition)",
+        }
+    with warnings.catch_warnings():
+        # Boundary warnings: a component estimated at 0 is a result here.
+        warnings.simplefilter("ignore")
+        model = MixedLM.from_formula(
+            "y ~ 1", frame, groups=np.ones(len(frame)), re_formula="0", vc_formula=formulas
+        )
+        fit = model.fit(reml=True, method=["lbfgs", "bfgs", "powell"], maxiter=500)
+    if not fit.converged:
+        raise ValueError("REML did not converge on these values; use method='anova'")
+    found = dict(zip(model.exog_vc.names, fit.vcomp, strict=True))
+    names = ("item", "condition", "item_condition")
+    return np.array([*(found.get(name, np.nan) for name in names), fit.scale]) * scale**2
+
+
+def variance_components(
+    values: ArrayLike, *, method: Literal["anova", "reml"] = "anova"
+) -> VarianceComponents:
+    """Variance components of a scalar measure over items, conditions and runs.
+
+    Args:
+        values: (I, P, R), NaN for missing runs, cells or items.
+        method: "anova", the method of moments: exactly the mean squares' solution on balanced
+            data, Henderson's method I (unbiased) on unequal or empty cells; any size. "reml",
+            restricted maximum likelihood by statsmodels, never negative, small data only.
+
+    Returns:
+        raw components; see `VarianceComponents.percent` for shares.
+
+    Raises:
+        ValueError: for a wrong shape, infinite values, fewer than two items, no cell with two
+            runs, cells too sparse to separate the components, or REML on too many cells.
+
+    Source: Henderson, Biometrics 9 (1953) 226-252; Searle, Casella & McCulloch, "Variance
+    Components" (1992), chapters 4 and 5.
+    """
+    if method not in ("anova", "reml"):
+        raise ValueError(f"method must be 'anova' or 'reml', got {method!r}")
+    sums = _item_sums(values)
+    items, conditions = sums.count.shape
+    found = _reml(values) if method == "reml" else _anova(sums, np.ones((1, items)))[:, 0]
+    if np.isnan(found[0]):
+        raise ValueError(
+            "cells are too sparse: too few items have runs under two conditions to separate the "
+            "item, condition and item x condition components"
+        )
+    item, condition, cell, run = (float(x) for x in found)
+    return VarianceComponents(
+        item, condition, cell, run, items, conditions, int(sums.count.sum()), method
+    )
+
+
+def scalar_statistic(values: ArrayLike) -> tuple[Callable[[FloatArray], FloatArray], int]:
+    """Raw components as a function of item weights, for `intervals.weight_bootstrap`.
+
+    Returns:
+        a function from weights (B, I) to (4, B), and the number of items I that have runs.
+    """
+    sums = _item_sums(values)
+    return (lambda weights: _anova(sums, weights)), len(sums.count)
+
+
+def meaning_statistic(cells: CellSums) -> tuple[Callable[[FloatArray], FloatArray], int]:
+    """Raw components of meaning as a function of item weights, as `scalar_statistic`.
+
+    Pairs of copies of one item are no pairs of different items, so they never enter the baseline.
+    """
+    if len(cells.shape) != 2:
+        raise ValueError(f"cells must have shape (items, conditions), got {cells.shape}")
+    cells = cells[(cells.count > 0).any(axis=1)]
+    if cells.shape[0] < 2:
+        raise ValueError(f"variance components need two items with runs, got {cells.shape[0]}")
+    within = nanmean(within_cosine(cells))
+    between = nanmean(between_cosine(cells))
+    means = cell_means(cells)
+    there = ~np.isnan(means[..., 0])
+    item_mean = nanmean(means, axis=1)
+    means = np.where(there[..., None], means, 0.0)
+    item_square = np.einsum("id,id->i", item_mean, item_mean)
+    cell_square = np.einsum("ipd,ipd->ip", means, means)
+    shape = means.shape
+
+    def weighted_mean(weights: FloatArray, x: FloatArray) -> FloatArray:
+        known = ~np.isnan(x)
+        share = weights @ known
+        total = weights @ np.where(known, x, 0.0)
+        return np.divide(total, share, out=np.full(share.shape, np.nan), where=share > 0)
+
+    def statistic(weights: FloatArray) -> FloatArray:
+        w, c = weighted_mean(weights, within), weighted_mean(weights, between)
+        square = weights**2
+        total = weights @ item_mean
+        pairs = weights.sum(axis=1) ** 2 - square.sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            b = (np.einsum("bd,bd->b", total, total) - square @ item_square) / pairs
+            if shape[1] == 1:
+                missing = np.full_like(w, np.nan)
+                return np.stack([w - b, missing, missing, 1.0 - w])
+            by_condition = (weights @ means.reshape(len(means), -1)).reshape(-1, *shape[1:])
+            counted = weights @ there
+            same = np.einsum("bpd,bpd->bp", by_condition, by_condition) - square @ cell_square
+            same_pairs = counted**2 - square @ there
+            grand, copies = by_condition.sum(axis=1), there.sum(axis=1)
+            item_total = means.sum(axis=1)
+            every = np.einsum("bd,bd->b", grand, grand) - square @ np.einsum(
+                "id,id->i", item_total, item_total
+            )
+            every_pairs = (weights @ copies) ** 2 - square @ copies**2
+            other = (every - same.sum(axis=1)) / (every_pairs - same_pairs.sum(axis=1))
+            condition = same.sum(axis=1) / same_pairs.sum(axis=1) - other
+        return np.stack([c - b, condition, w - c - condition, 1.0 - w])
+
+    return statistic, shape[0]
+
+
+def meaning_components(cells: CellSums) -> VarianceComponents:
+    """Variance components of meaning, from cosines.
+
+    Args:
+        cells: `CellSums` of shape (I, P).
+
+    Returns:
+        run = 1 - w (s_r^2), item = c - b, and s_L^2 = w - c split in two: condition is how much
+        closer runs about different items are under one condition than under two, what a common
+        style of a condition adds, and item_condition is the rest. Their sum with run is
+        s_R^2 = 1 - c. w and c are means over items of the means over cells and pairs of
+        conditions; b is `cosine.item_baseline`. With one condition, item = w - b.
+
+    Raises:
+        ValueError: for a wrong shape, fewer than two items, or no cell with two runs.
+    """
+    statistic, items = meaning_statistic(cells)
+    item, condition, cell, run = (float(x) for x in statistic(np.ones((1, items)))[:, 0])
+    if np.isnan(run):
+        raise ValueError("variance components need at least two runs in some cell")
+    return VarianceComponents(
+        item, condition, cell, run, items, cells.shape[1], int(cells.count.sum()), "cosine"
+    )
