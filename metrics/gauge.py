@@ -10,13 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmrel_tasks.metrics.cosine import CellSums
 from lmrel_tasks.metrics.intervals import Interval, weight_bootstrap
-from lmrel_tasks.metrics.variance import (
-    VarianceComponents,
-    meaning_components,
-    meaning_statistic,
-    scalar_statistic,
-    variance_components,
-)
+from lmrel_tasks.metrics.meaning import meaning_components, meaning_statistic
+from lmrel_tasks.metrics.variance import VarianceComponents, scalar_statistic, variance_components
 
 FloatArray = NDArray[np.float64]
 
@@ -135,7 +130,7 @@ def gauge_rr_meaning(
         measure, n_resamples, confidence_level, seed: as in `gauge_rr`.
 
     Raises:
-        ValueError: as `variance.meaning_components`.
+        ValueError: as `meaning.meaning_components`.
     """
     statistic, n_items = meaning_statistic(cells)
     components = meaning_components(cells)
