@@ -1,0 +1,70 @@
+"""The ``answer`` filter: gives every run its canonical answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lm_eval.api.filter import Filter
+
+from lmrel_tasks.filters.canonical import KINDS, canonical_all
+from lmrel_tasks.run import Run
+
+
+class AnswerFilter(Filter):
+    """Attach canonical answers; the texts stay as they are.
+
+    Args:
+        kind: ``numeric``, ``mcq``, ``text``, ``code`` or ``label``.
+        choices: for ``mcq`` and ``label``: the options, as a list, or the name of the document
+            field that holds them (a list, or a mapping with a ``text`` list as in ARC).
+    """
+
+    def __init__(self, kind: str = "text", choices: str | Sequence[str] | None = None) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"filter answer: kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        self.kind = kind
+        self.choices = choices
+
+    def apply(self, resps: Iterable[Any], docs: Sequence[Any]) -> list[Any]:
+        """Answers for a whole task.
+
+        Args:
+            resps: per instance, its runs (or one string, after a filter such as ``take_first``).
+            docs: per instance, its document.
+        """
+        return [self._cell(cell, doc) for cell, doc in zip(resps, docs, strict=True)]
+
+    def _cell(self, cell: Any, doc: Any) -> Any:
+        single = isinstance(cell, str)
+        runs = [cell] if single else list(cell)
+        answers = canonical_all(runs, self.kind, options_of(doc, self.choices))
+        answered = [
+            as_run(run).derive(answer=answer, kind=self.kind)
+            for run, answer in zip(runs, answers, strict=True)
+        ]
+        return answered[0] if single else answered
+
+
+def as_run(text: str) -> Run:
+    """The run itself; a plain string, as stock filters return, becomes one."""
+    return text if isinstance(text, Run) else Run(text)
+
+
+def options_of(doc: Any, choices: str | Sequence[str] | None) -> list[str] | None:
+    """The answer options of a document.
+
+    Raises:
+        ValueError: if ``choices`` names a field that the document lacks.
+    """
+    if choices is None or not isinstance(choices, str):
+        return None if choices is None else [str(one) for one in choices]
+    if choices not in doc:
+        raise ValueError(
+            f"filter answer: the document has no field {choices!r} for choices; "
+            f"its fields: {', '.join(map(str, doc))}"
+        )
+    options = doc[choices]
+    if isinstance(options, dict):
+        options = options.get("text", list(options.values()))
+    return [str(one) for one in options]

@@ -1,0 +1,65 @@
+"""The command ``lmrel``. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+# command -> (module with configure(parser) and run(args), one line of help)
+COMMANDS = {
+    "path": ("lmrel_tasks.commands.path", "print the folder of the tasks, for --include_path"),
+    "ls": ("lmrel_tasks.commands.ls", "list the tasks and the metrics"),
+    "run": ("lmrel_tasks.commands.run", "lm_eval run, with the plugin and its tasks in place"),
+    "demo": ("lmrel_tasks.commands.demo", "measure a small real model on bundled items"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of ``lmrel``.
+
+    Returns:
+        the exit status: 0 for success, 2 for wrong use or bad input.
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="lmrel",
+        description="Repeatability, baseline-adjusted bias and certified reliability for lm_eval.",
+        epilog="`lmrel COMMAND --help` says more about a command.",
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    chosen = given[0] if given and given[0] in COMMANDS else None
+    for name, (module_name, help_line) in COMMANDS.items():
+        # `run` hands everything on, its --help too.
+        command = commands.add_parser(
+            name, help=help_line, description=help_line, add_help=name != "run"
+        )
+        if name == chosen:
+            module = importlib.import_module(module_name)
+            module.configure(command)
+            command.set_defaults(handler=module.run)
+    if chosen == "run":
+        return int(importlib.import_module(COMMANDS["run"][0]).run(given[1:]))
+    arguments = parser.parse_args(given)
+    if arguments.version:
+        from importlib.metadata import version
+
+        print(version("lmrel"))
+        return 0
+    if chosen is None:
+        parser.print_help()
+        return 0
+    try:
+        return int(arguments.handler(arguments) or 0)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"lmrel {chosen}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"lmrel {chosen}: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

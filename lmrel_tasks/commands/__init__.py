@@ -1,0 +1,1 @@
+"""One module per command of ``lmrel``: ``configure(parser)`` and ``run(args)``."""

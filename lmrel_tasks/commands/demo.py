@@ -1,0 +1,78 @@
+"""``lmrel demo``: the whole path on a small real model, in a few minutes on a laptop."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+GROUP = "lmrel_demo"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        metavar="PATH",
+        help="a folder or GGUF file to use instead of downloading SmolLM2-135M-Instruct",
+    )
+    parser.add_argument("--output", default="out", metavar="DIR", help="results go here (out)")
+    parser.add_argument("--limit", type=int, metavar="N", help="first N items of each task only")
+
+
+def run(args: argparse.Namespace) -> int:
+    from lmrel_tasks.commands.run import run as run_harness
+    from lmrel_tasks.model_files import demo_model
+
+    folder = demo_model(args.model)
+    started = set(_results(args.output))
+    command = [
+        "--model", "hf",
+        "--model_args", f"pretrained={folder},dtype=float32",
+        "--tasks", GROUP,
+        "--apply_chat_template",
+        "--batch_size", "16",
+        "--log_samples",
+        "--output_path", args.output,
+    ]  # fmt: skip
+    if args.limit:
+        command += ["--limit", str(args.limit)]
+    run_harness(command)
+    new = sorted(set(_results(args.output)) - started)
+    if not new:
+        raise RuntimeError(f"the harness wrote no results file below {args.output}")
+    print(reading(json.loads(new[-1].read_text(encoding="utf-8"))["results"][GROUP]))
+    print(f"Results: {new[-1]}")
+    return 0
+
+
+def _results(output: str) -> list[Path]:
+    return list(Path(output).rglob("results_*.json"))
+
+
+def reading(row: dict[str, Any]) -> str:
+    """Three lines that say in plain words what the table of a task or group means.
+
+    Args:
+        row: a task's entry of the harness's ``results``.
+    """
+    right = row.get("acc,none", math.nan)
+    same = row.get("answer_agreement,none", math.nan)
+    fixed = row.get("tar_answer,none", math.nan)
+    meaning = row.get("semantic_repeatability,none", math.nan)
+    certain = row.get("internal_repeatability,none", math.nan)
+    return "\n".join(
+        [
+            f"Correctness: an answer drawn at random is right {_percent(right)} of the time.",
+            f"Repeatability: asked again, the model gives the same answer {_percent(same)} of the "
+            f"time; on {_percent(fixed)} of the items it never wavered "
+            f"(meaning of whole texts: cosine {meaning:.2f}).",
+            f"Certainty: its token distributions are {_percent(certain)} certain on average; "
+            "a stable answer can still be wrong, and a right one can still be luck.",
+        ]
+    )
+
+
+def _percent(share: float) -> str:
+    return "n/a" if math.isnan(share) else f"{100 * share:.0f} %"

@@ -1,0 +1,63 @@
+"""From what the harness hands over (documents and runs) to what metrics see (items)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+# Importing these modules registers their metrics.
+from lmrel_tasks.metrics import repeatability as _repeatability  # noqa: F401
+from lmrel_tasks.metrics.item import Condition
+from lmrel_tasks.metrics.registry import METRICS, Metric, get_metric
+from lmrel_tasks.run import Run
+
+__all__ = ["METRICS", "Metric", "condition_of", "get_metric", "run_record"]
+
+
+def condition_of(
+    name: str, runs: Sequence[Run], *, missing: int = 0, info: Mapping[str, Any] | None = None
+) -> Condition:
+    """The runs of one cell as arrays.
+
+    Args:
+        name: the condition's name.
+        runs: the runs that arrived.
+        missing: how many could not be had.
+        info: what else is known of the condition.
+    """
+    return Condition(
+        name=name,
+        texts=tuple(str(run) for run in runs),
+        answers=tuple(run.answer if run.answer is not None else run.strip() for run in runs),
+        embeddings=_embeddings(runs),
+        entropy=_column(run.capture.entropy for run in runs),
+        certainty=_column(run.capture.certainty for run in runs),
+        top_k=_column(run.capture.top_k for run in runs),
+        logprob=_column(run.capture.logprob for run in runs),
+        tokens=_column(run.capture.tokens for run in runs),
+        missing=missing,
+        asked=len(runs) + missing,
+        info=info or {},
+    )
+
+
+def run_record(run: Run) -> dict[str, Any]:
+    """What the samples file says of a run besides its text, as plain JSON."""
+    record = run.capture.to_dict()
+    if run.answer is not None:
+        record["answer"] = run.answer
+    return record
+
+
+def _column(values: Iterable[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _embeddings(runs: Sequence[Run]) -> np.ndarray | None:
+    known = next((run.embedding for run in runs if run.embedding is not None), None)
+    if known is None:
+        return None
+    nothing = np.full(known.shape, np.nan, dtype=np.float32)
+    return np.stack([nothing if run.embedding is None else run.embedding for run in runs])

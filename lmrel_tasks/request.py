@@ -1,0 +1,66 @@
+"""The request that the task sends: one item under one condition, asked R times."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lm_eval.api.instance import Instance
+from lm_eval.utils import handle_non_serializable
+
+from lmrel_tasks.run import Run
+from lmrel_tasks.settings import Settings
+
+REQUEST_TYPE = "sample_until"
+NOT_DRAWN = "not_drawn"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a request is drawn, beyond the harness's generation settings.
+
+    Attributes:
+        task: the task's name.
+        item: stable identity of the document.
+        condition: the condition's name.
+        seed: the seed of the study; each run derives its own.
+        settings: the task's plugin settings.
+        kind: kind of canonical answer, for stopping rules; None without an answer filter.
+        choices: the item's answer options, if the answer filter uses them.
+    """
+
+    task: str
+    item: str
+    condition: str
+    seed: int
+    settings: Settings
+    kind: str | None = None
+    choices: tuple[str, ...] | None = None
+
+
+@dataclass
+class SampleRequest(Instance):
+    """A harness instance that also says how its runs are drawn."""
+
+    plan: Plan | None = field(default=None, repr=False)
+
+    lost: list[Run] = field(default_factory=list, repr=False)
+
+    def set_missing_aside(self) -> None:
+        """Leave only runs that arrived for the filters, unless none did.
+
+        Runs that a stopping rule left out are forgotten; missing ones are kept in ``lost``.
+        """
+        asked = [run for run in self.resps if run.capture.finish_reason != NOT_DRAWN]
+        arrived = [run for run in asked if not run.missing]
+        self.resps = arrived or asked
+        self.lost = [run for run in asked if run.missing] if arrived else []
+
+
+def item_key(doc: Mapping[str, Any]) -> str:
+    """Stable identity of a document: a hash of its content, whatever its place in the data."""
+    text = json.dumps(doc, sort_keys=True, default=handle_non_serializable, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

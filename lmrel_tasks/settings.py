@@ -1,0 +1,127 @@
+"""The plugin's settings of a task: ``metadata: {lmrel: {...}}`` in its YAML, checked."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+STORE_VARIABLE = "LMREL_STORE"
+EMBEDDER_VARIABLE = "LMREL_EMBEDDER"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``metadata.lmrel`` may hold.
+
+    Attributes:
+        top_logprobs: log-probabilities captured per token; 0 captures none.
+        logprobs: ``raw`` captures the model's own distribution, ``sampling`` the warped one.
+        conditions: the ways of asking each item; see `lmrel_tasks.conditions`.
+        embedder: sentence-transformers model name or folder.
+        store: SQLite file that keeps every run; the environment variable LMREL_STORE otherwise.
+        seed: seed of the draws; the harness's ``--seed`` otherwise.
+        max_n: most runs that one API request may ask for.
+        max_missing: share of runs that may be missing before the task fails.
+        stopping: sequential stopping rule, ``{rule: curtail}``.
+        preset: published definition of the repeatability metrics to reproduce.
+    """
+
+    top_logprobs: int = 30
+    logprobs: str = "raw"
+    conditions: tuple[Mapping[str, Any], ...] = ()
+    embedder: str | None = None
+    store: str | None = None
+    seed: int | None = None
+    max_n: int | None = None
+    max_missing: float = 0.01
+    stopping: Mapping[str, Any] | None = None
+    preset: str | None = None
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "top_logprobs": (int,),
+    "logprobs": (str,),
+    "conditions": (list, tuple),
+    "embedder": (str,),
+    "store": (str,),
+    "seed": (int,),
+    "max_n": (int,),
+    "max_missing": (int, float),
+    "stopping": (dict, str),
+    "preset": (str,),
+}
+
+
+def read_settings(task: str, metadata: Mapping[str, Any] | None) -> Settings:
+    """Check ``metadata.lmrel`` of a task.
+
+    Args:
+        task: the task's name, for messages.
+        metadata: the task's whole ``metadata``.
+
+    Raises:
+        ValueError: for an unknown key or a value out of range.
+        TypeError: for a value of the wrong type.
+    """
+    given = (metadata or {}).get("lmrel", {})
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"task {task}: metadata.lmrel must be a mapping, not {given!r}")
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in _TYPES:
+            raise ValueError(f"task {task}: unknown setting metadata.lmrel.{key}; {_hint(key)}")
+        if value is None:
+            continue
+        _check_type(task, key, value)
+        values[key] = value
+    if isinstance(values.get("stopping"), str):
+        values["stopping"] = {"rule": values["stopping"]}
+    if "conditions" in values:
+        values["conditions"] = tuple(values["conditions"])
+    _check_ranges(task, values)
+    values.setdefault("store", os.environ.get(STORE_VARIABLE) or None)
+    values.setdefault("embedder", os.environ.get(EMBEDDER_VARIABLE) or None)
+    return Settings(**values)
+
+
+def _check_type(task: str, key: str, value: Any) -> None:
+    wanted = _TYPES[key]
+    if isinstance(value, bool) or not isinstance(value, wanted):
+        names = " or ".join(kind.__name__ for kind in wanted)
+        raise TypeError(
+            f"task {task}: metadata.lmrel.{key} must be {names}, "
+            f"not {type(value).__name__} ({value!r})"
+        )
+
+
+def _check_ranges(task: str, values: Mapping[str, Any]) -> None:
+    def refuse(key: str, rule: str) -> None:
+        raise ValueError(f"task {task}: metadata.lmrel.{key} {rule}, got {values[key]!r}")
+
+    if values.get("top_logprobs", 0) < 0 or values.get("top_logprobs", 2) == 1:
+        refuse("top_logprobs", "must be 0 (off) or at least 2")
+    if values.get("logprobs", "raw") not in ("raw", "sampling"):
+        refuse("logprobs", "must be raw or sampling")
+    if values.get("max_n", 1) < 1:
+        refuse("max_n", "must be at least 1")
+    if not 0 <= values.get("max_missing", 0) <= 1:
+        refuse("max_missing", "must be a share between 0 and 1")
+    names = [_name(one) for one in values.get("conditions", ())]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        refuse("conditions", f"must have different names; {repeated[0]!r} is there twice")
+
+
+def _name(condition: Any) -> Any:
+    return condition.get("name") if isinstance(condition, Mapping) else condition
+
+
+def _hint(key: str) -> str:
+    known: Sequence[str] = [one.name for one in fields(Settings)]
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"known settings: {', '.join(known)}"

@@ -1,0 +1,416 @@
+"""The task class: any harness task, asked repeatedly, under one condition or several.
+
+Used from YAML by ``class: !function lmrel_tasks.task.RepeatedTask``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.api.registry import metric_registry
+from lm_eval.api.task import ConfigurableTask
+
+from lmrel_tasks.conditions import asked_under, joined, read_conditions
+from lmrel_tasks.filters.answer import as_run, options_of
+from lmrel_tasks.filters.canonical import canonical
+from lmrel_tasks.measures import Metric, condition_of, get_metric, run_record
+from lmrel_tasks.metrics.item import Item
+from lmrel_tasks.metrics.registry import METRICS
+from lmrel_tasks.plugin import Aggregation, install
+from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
+from lmrel_tasks.run import Run
+from lmrel_tasks.settings import read_settings
+
+install()
+
+log = logging.getLogger(__name__)
+
+
+class SampleRow(dict[str, Any]):
+    """An item's metric values, with a record that only the samples file shows.
+
+    The harness writes the whole mapping into the samples file and aggregates what ``items()``
+    lists, so the record is kept out of ``items()`` and ``keys()``.
+    """
+
+    def __init__(self, values: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        super().__init__({**values, "lmrel": dict(record)})
+        self._metrics = dict(values)
+
+    def items(self) -> Any:
+        return self._metrics.items()
+
+    def keys(self) -> Any:
+        return self._metrics.keys()
+
+
+class RepeatedTask(ConfigurableTask):
+    """A harness task whose items are asked ``repeats`` times under each condition.
+
+    ``repeats``, ``generation_kwargs``, ``filter_list`` and ``metric_list`` mean what they mean in
+    the harness. Plugin settings live under ``metadata.lmrel``; see `lmrel_tasks.settings`.
+
+    Raises:
+        ValueError, TypeError, KeyError: for settings that cannot work, naming task and field.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        given = dict(config or {})
+        given.pop("class", None)
+        name = str(given.get("task", "(unnamed)"))
+        self.settings = read_settings(name, given.get("metadata"))
+        self.conditions = read_conditions(name, self.settings.conditions)
+        self.own: dict[str, Metric] = {}
+        self._warned: set[str] = set()
+        metric_list = given.get("metric_list")
+        if metric_list is not None:
+            given["metric_list"] = [self._harness_entry(name, one) for one in metric_list]
+        if given.get("filter_list") is not None:
+            given["filter_list"] = self._with_embedder(given["filter_list"])
+        super().__init__(config=given, **kwargs)
+        if metric_list is not None:
+            self.config.metric_list = [dict(one) for one in metric_list]
+        self._stock_metrics = {
+            key: function for key, function in self._metric_fn_list.items() if key not in self.own
+        }
+        self._check_repeats(name)
+        self._answer = self._answer_settings()
+
+    # Configuration -----------------------------------------------------------------------------
+
+    def _harness_entry(self, task: str, entry: Any) -> dict[str, Any]:
+        """The entry as the harness takes it: our metrics as callables with their aggregation."""
+        if not isinstance(entry, Mapping) or "metric" not in entry:
+            raise ValueError(
+                f"task {task}: metric_list needs entries with `metric:`, got {entry!r}"
+            )
+        name = entry["metric"]
+        stock = callable(name) or "aggregation" in entry or name not in METRICS
+        if stock:
+            if not callable(name) and name not in metric_registry and "aggregation" not in entry:
+                try:
+                    get_metric(name)
+                except KeyError as error:
+                    raise KeyError(f"task {task}: metric_list: {error.args[0]}") from None
+            return dict(entry)
+        arguments = {key: value for key, value in entry.items() if key not in _ENTRY_KEYS}
+        try:
+            metric = get_metric(name).bind(arguments)
+        except ValueError as error:
+            raise ValueError(f"task {task}: metric_list: {error}") from None
+        shown = str(entry.get("name", name))
+        if shown in self.own:
+            raise ValueError(
+                f"task {task}: metric {shown} is listed twice; give one of them another `name:`"
+            )
+        self.own[shown] = metric
+        higher = bool(entry.get("higher_is_better", metric.higher_is_better))
+
+        def placeholder(*args: Any, **kwargs: Any) -> None:
+            raise TypeError(f"metric {shown} sees items, not strings: use class RepeatedTask")
+
+        placeholder.__name__ = shown
+        return {
+            "metric": placeholder,
+            "aggregation": Aggregation(metric),
+            "higher_is_better": higher,
+        }
+
+    def _with_embedder(self, filter_list: Sequence[Any]) -> list[Any]:
+        """The filters, with the task's embedding model put into ``embed`` where it names none."""
+        filters = deepcopy(list(filter_list))
+        if self.settings.embedder is not None:
+            for pipeline in filters:
+                for step in pipeline.get("filter", ()):
+                    if step.get("function") == "embed":
+                        step.setdefault("model", self.settings.embedder)
+        return filters
+
+    def _check_repeats(self, task: str) -> None:
+        repeats = self.config.repeats
+        if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+            raise ValueError(f"task {task}: repeats must be a positive integer, got {repeats!r}")
+        needy = [key for key, metric in self.own.items() if "repeats" in metric.needs]
+        if repeats < 2 and needy:
+            raise ValueError(
+                f"task {task}: metric {needy[0]} needs repeats >= 2, but repeats is {repeats}"
+            )
+
+    def _warn_if_greedy(self) -> None:
+        settings = self.config.generation_kwargs or {}
+        off = settings.get("do_sample") is False or float(settings.get("temperature") or 0) == 0
+        if off and self.config.repeats > 1 and "greedy" not in self._warned:
+            self._warned.add("greedy")
+            log.warning(
+                "task %s: generation_kwargs switch sampling off (do_sample: %s, temperature: %s) "
+                "with repeats: %d; greedy repeats measure only numeric noise. Set do_sample: true "
+                "and a temperature above 0.",
+                self.config.task,
+                settings.get("do_sample"),
+                settings.get("temperature"),
+                self.config.repeats,
+            )
+
+    def _answer_settings(self) -> Mapping[str, Any] | None:
+        """Arguments of the first ``answer`` filter, or None."""
+        for pipeline in self.config.filter_list or ():
+            for step in pipeline["filter"]:
+                if step["function"] == "answer":
+                    return {"kind": step.get("kind", "text"), "choices": step.get("choices")}
+        return None
+
+    def override_metric(self, metric_name: str) -> None:
+        """Replace all metrics, as ``--predict_only`` does; nothing is embedded then."""
+        super().override_metric(metric_name)
+        self.own, self._stock_metrics = {}, dict(self._metric_fn_list)
+        for ensemble in self._filters:
+            ensemble.filters = [
+                one for one in ensemble.filters if getattr(one, "func", None) is not _embed_class()
+            ]
+
+    # Requests ----------------------------------------------------------------------------------
+
+    def build_all_requests(self, **kwargs: Any) -> None:  # type: ignore[override]
+        """Build the requests; ones taken from the request cache get the settings of this run."""
+        self._warn_if_greedy()
+        super().build_all_requests(**kwargs)
+        for request in self._instances or ():
+            if isinstance(request, SampleRequest):
+                self._plan(request)
+
+    def fewshot_context(self, doc: Any, num_fewshot: int, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """One prompt per condition, in their order; all with the same shots unless they differ."""
+        system = kwargs.pop("system_instruction", None)
+        kwargs.pop("gen_prefix", None)
+        state = self.sampler.rnd.getstate() if hasattr(self, "sampler") else None
+        contexts = []
+        for condition in self.conditions:
+            if state is not None:
+                self.sampler.rnd.setstate(state)
+                if condition.fewshot_seed is not None:
+                    self.sampler.rnd.seed(f"{condition.fewshot_seed}:{item_key(doc)}")
+            with asked_under(self, condition):
+                contexts.append(
+                    super().fewshot_context(
+                        doc,
+                        int(condition.prompt.get("num_fewshot", num_fewshot) or 0),
+                        *args,
+                        system_instruction=joined(condition.system, system),
+                        gen_prefix=self.doc_to_prefix(doc),
+                        **kwargs,
+                    )
+                )
+        return contexts
+
+    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
+        """One request per condition; the harness clones each ``repeats`` times."""
+        if self.OUTPUT_TYPE != "generate_until":
+            raise ValueError(
+                f"task {self.config.task}: output_type {self.OUTPUT_TYPE} cannot be sampled; "
+                "use generate_until"
+            )
+        kwargs.pop("apply_chat_template", None)
+        kwargs.pop("chat_template", None)
+        return [
+            SampleRequest(
+                request_type=REQUEST_TYPE,  # type: ignore[arg-type]
+                doc=doc,
+                arguments=(prompt, {}),
+                idx=number,
+                **kwargs,
+            )
+            for number, prompt in enumerate(ctx)
+        ]
+
+    def _plan(self, request: SampleRequest) -> None:
+        condition = self.conditions[request.idx]
+        seed = self.settings.seed
+        plan = Plan(
+            task=str(self.config.task),
+            item=item_key(request.doc),
+            condition=condition.name,
+            # The harness hands its --seed to torch; a run's own draws derive from it.
+            seed=int(torch.initial_seed()) if seed is None else seed,
+            settings=self.settings,
+            kind=self._answer["kind"] if self._answer else None,
+            choices=_options(request.doc, self._answer),
+        )
+        generation = {**deepcopy(self.config.generation_kwargs or {}), **condition.generation}
+        told = {"item": plan.item, "condition": plan.condition, "seed": plan.seed}
+        request.plan = plan
+        request.arguments = (request.arguments[0], generation, told)
+        request.repeats = self.config.repeats
+        request.metadata = (request.task_name, request.doc_id, request.repeats)
+
+    # Results -----------------------------------------------------------------------------------
+
+    def apply_filters(self) -> list[Instance] | None:
+        """Run the filters over the runs that arrived, and find out what can be measured."""
+        requests = [one for one in self._instances or () if isinstance(one, SampleRequest)]
+        for request in requests:
+            request.set_missing_aside()
+        super().apply_filters()
+        for request in requests:
+            for name, filtered in request.filtered_resps.items():
+                request.filtered_resps[name] = _with_captures(filtered, request)
+        self._find_available(requests)
+        return None
+
+    def _find_available(self, requests: Sequence[SampleRequest]) -> None:
+        """Which of our metrics have a value for at least one item, on any rank."""
+        by_doc: dict[Any, list[SampleRequest]] = {}
+        for request in requests:
+            by_doc.setdefault(request.doc_id, []).append(request)
+        names = list(requests[0].filtered_resps) if requests else []
+        items = [
+            self._item(cells[0].doc, [cell.filtered_resps[name] for cell in cells])
+            for name in names
+            for cells in by_doc.values()
+        ]
+        found = {
+            key
+            for key, metric in self.own.items()
+            if any(metric.per_item(item) is not None for item in items)
+        }
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            gathered: list[Any] = [None] * torch.distributed.get_world_size()
+            torch.distributed.all_gather_object(gathered, found)
+            found = set().union(*gathered)
+        left_out = [key for key in self.own if key not in found]
+        if left_out:
+            log.warning(
+                "task %s: no value for %s, left out of the results%s",
+                self.config.task,
+                ", ".join(left_out),
+                self._why(left_out),
+            )
+        self._available = [key for key in self.own if key in found]
+
+    def _why(self, left_out: Sequence[str]) -> str:
+        needs = {need for key in left_out for need in self.own[key].needs}
+        reasons = [text for need, text in _REASONS.items() if need in needs]
+        return f" ({'; '.join(reasons)})" if reasons else ""
+
+    def process_results(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
+        """Values of all metrics for one item.
+
+        Args:
+            doc: the document.
+            results: per condition, the filtered runs: a list, or one string.
+        """
+        if "bypass" in self._metric_fn_list:
+            return SampleRow({"bypass": None}, self._record(doc, results))
+        item = self._item(doc, results)
+        values: dict[str, Any] = self._stock_scores(doc, results) if self._stock_metrics else {}
+        for key in getattr(self, "_available", self.own):
+            values[key] = self.own[key].per_item(item)
+        return SampleRow(values, self._record(doc, results))
+
+    def _item(self, doc: Any, results: Sequence[Any]) -> Item:
+        cells = [_runs(result) for result in results]
+        labels = self._labels(doc, cells)
+        return Item(
+            key=item_key(doc),
+            conditions=tuple(
+                condition_of(
+                    condition.name,
+                    [run for run in runs if not run.missing],
+                    missing=sum(run.missing for run in runs),
+                )
+                for condition, runs in zip(self.conditions, cells, strict=True)
+            ),
+            labels=labels,
+            has_label=self.config.doc_to_target is not None,
+            fields=doc,
+        )
+
+    def _labels(self, doc: Any, cells: Sequence[Sequence[Run]]) -> tuple[str, ...]:
+        """Acceptable answers, through the same function as the runs' answers."""
+        if self.config.doc_to_target is None:
+            return ()
+        target = self.doc_to_target(doc)
+        if isinstance(target, int) and self.config.doc_to_choice is not None:
+            target = self.doc_to_choice(doc)[target]
+        accepted = target if isinstance(target, list) else [target]
+        kind = next((run.kind for runs in cells for run in runs if run.kind is not None), None)
+        if kind is None:
+            return tuple(str(one).strip() for one in accepted)
+        options = _options(doc, self._answer)
+        return tuple(dict.fromkeys(canonical(str(one), kind, options) for one in accepted))
+
+    def _stock_scores(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
+        """The harness's own metrics: its score of each run, averaged over runs."""
+        everything = self._metric_fn_list
+        self._metric_fn_list = self._stock_metrics
+        try:
+            scores = [
+                super(RepeatedTask, self).process_results(doc, [str(run)])
+                for result in results
+                for run in _runs(result)
+                if not run.missing
+            ]
+        finally:
+            self._metric_fn_list = everything
+        return {
+            key: sum(float(score[key]) for score in scores) / len(scores)
+            for key in (scores[0] if scores else ())
+        }
+
+    def _record(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
+        cells = [_runs(result) for result in results]
+        record: dict[str, Any] = {
+            "item": item_key(doc),
+            "conditions": [condition.name for condition in self.conditions],
+            "runs": [[run_record(run) for run in runs] for runs in cells],
+        }
+        labels = self._labels(doc, cells)
+        return {**record, "labels": list(labels)} if labels else record
+
+
+_ENTRY_KEYS = frozenset({"metric", "name", "higher_is_better"})
+
+_REASONS = {
+    "logprobs": "the model gives no token log-probabilities",
+    "embeddings": "no filter `embed`, or only empty texts",
+    "labels": "the documents carry no answer",
+}
+
+
+def _embed_class() -> Any:
+    from lmrel_tasks.plugin import Embed
+
+    return Embed
+
+
+def _options(doc: Any, answer: Mapping[str, Any] | None) -> tuple[str, ...] | None:
+    options = options_of(doc, answer["choices"]) if answer else None
+    return None if options is None else tuple(options)
+
+
+def _runs(result: Any) -> list[Run]:
+    """Filtered runs of one cell as a list, whatever a stock filter left of them."""
+    if isinstance(result, str):
+        return [as_run(result)]
+    return [as_run(run) for run in result]
+
+
+def _with_captures(filtered: Any, request: SampleRequest) -> Any:
+    """Give plain strings that a stock filter returned the captures of the runs they came from.
+
+    Where each run still has its place, the missing ones come back at the end.
+    """
+    if isinstance(filtered, str):
+        return as_run(filtered)
+    runs = list(filtered)
+    if len(runs) != len(request.resps):
+        return runs
+    captured = [
+        run if isinstance(run, Run) else origin.derive(text=str(run), answer=None)
+        for run, origin in zip(runs, request.resps, strict=True)
+    ]
+    return captured + request.lost
