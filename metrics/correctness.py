@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,6 +13,7 @@ from scipy import stats
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from lmrel_tasks.metrics.comparisons import TestResult
+from lmrel_tasks.metrics.reml import fit_reml
 
 Alternative = Literal["two-sided", "less", "greater"]
 
@@ -115,15 +115,8 @@ def mixed_comparison(
         return replace(empty, coefficient=0.0, note="the metric does not vary")
     # Standardised, so that the optimiser's tolerances fit metrics of any size.
     frame["metric"] = (frame["metric"] - frame["metric"].mean()) / scale
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            fit = MixedLM.from_formula("metric ~ correct", frame, groups=frame["item"]).fit(
-                reml=True, method=["lbfgs", "bfgs", "powell"]
-            )
-        except np.linalg.LinAlgError:
-            return replace(empty, note="the model is singular on these data")
-    if not fit.converged:
+    fit = fit_reml(MixedLM.from_formula("metric ~ correct", frame, groups=frame["item"]))
+    if fit is None:
         return replace(empty, note="the model did not converge")
     low, high = fit.conf_int(alpha=1 - confidence_level).loc["correct"]
     return MixedComparison(

@@ -13,7 +13,6 @@ the reproducibility variance s_R^2 = s_r^2 + s_L^2.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from lmrel_tasks.metrics.entropy import nanmean
+from lmrel_tasks.metrics.reml import fit_reml
 
 FloatArray = NDArray[np.float64]
 
@@ -199,14 +199,11 @@ def _reml(values: ArrayLike) -> FloatArray:
             "condition": "0 + C(condition)",
             "item_condition": "0 + C(item):C(condition)",
         }
-    with warnings.catch_warnings():
-        # Boundary warnings: a component estimated at 0 is a result here.
-        warnings.simplefilter("ignore")
-        model = MixedLM.from_formula(
-            "y ~ 1", frame, groups=np.ones(len(frame)), re_formula="0", vc_formula=formulas
-        )
-        fit = model.fit(reml=True, method=["lbfgs", "bfgs", "powell"], maxiter=500)
-    if not fit.converged:
+    model = MixedLM.from_formula(
+        "y ~ 1", frame, groups=np.ones(len(frame)), re_formula="0", vc_formula=formulas
+    )
+    fit = fit_reml(model)
+    if fit is None:
         raise ValueError("REML did not converge on these values; use method='anova'")
     found = dict(zip(model.exog_vc.names, fit.vcomp, strict=True))
     names = ("item", "condition", "item_condition")
