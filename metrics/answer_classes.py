@@ -16,10 +16,8 @@ Conventions
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -28,16 +26,19 @@ from numpy.typing import ArrayLike, NDArray
 Ties = Literal["random", "conservative"]
 Acceptable = Sequence[str | Collection[str]] | NDArray[np.integer]
 
+_BLOCK = 8192  # strings hashed at once: their arrays stay in the processor's cache
+
 
 @dataclass(frozen=True)
 class ClassTable:
-    """Class counts of n items as flat columns: one row per sampled class, sorted by item and code.
+    """Class counts of n items as flat columns: one row per sampled class, sorted by item.
 
-    item, code, count : (rows,) integers. `code` indexes `labels`, or is the caller's own number
-        when the table was built from numbers (`labels` is None).
+    item, code, count : (rows,) integers. `code` is the caller's number of the class, or a hash of
+        its label.
     runs : (n,) runs per item, empty answers included.
     classes : (n,) distinct classes per item.
     keys : (n,) hashed item keys, which seed the order of ties.
+    answers, codes : the strings and their codes (n, most runs), for tables made of strings.
     """
 
     item: NDArray[np.int64]
@@ -46,8 +47,8 @@ class ClassTable:
     runs: NDArray[np.int64]
     classes: NDArray[np.int64]
     keys: NDArray[np.uint64]
-    labels: tuple[str, ...] | None
-    n_codes: int
+    answers: Sequence[Sequence[str]] | None = None
+    codes: NDArray[np.int64] | None = None
 
     @property
     def n_items(self) -> int:
@@ -76,33 +77,24 @@ def count_classes(
             raise TypeError(
                 f"the answers of item {position} are one string; give a list, one string per run"
             )
-    lengths = np.fromiter(map(len, answers), dtype=np.int64, count=len(answers))
-    flat = list(chain.from_iterable(answers))
-    try:
-        vocabulary = dict.fromkeys(flat)
-    except TypeError as error:
-        raise TypeError(f"answers must be strings: {error}") from None
-    vocabulary.pop("", None)
-    for label in vocabulary:
-        if not isinstance(label, str):
-            raise TypeError(f"answers must be strings, got {label!r}; canonicalise answers first")
-    codes_of = {label: code for code, label in enumerate(vocabulary)}
-    codes_of[""] = -1
-    codes = np.fromiter(map(codes_of.__getitem__, flat), dtype=np.int64, count=len(flat))
-    items = np.repeat(np.arange(len(lengths)), lengths)
-    sampled = codes >= 0
-    width = max(len(vocabulary), 1)
-    pairs = np.sort(items[sampled] * width + codes[sampled])
-    starts = np.flatnonzero(np.diff(pairs, prepend=-1))
-    unique = pairs[starts]
+    lengths, hashes = _hash_groups(answers, "answers")
+    # One row per item, sorted: equal answers are neighbours, and 0 (no answer) is left out
+    matrix = _pad(lengths, hashes)
+    ordered = np.sort(matrix, axis=1)
+    starts_class = np.ones(ordered.shape, dtype=bool)
+    starts_class[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    starts = np.flatnonzero(starts_class)
+    code = ordered.ravel()[starts]
+    count = np.diff(starts, append=ordered.size)
+    sampled = code != 0
     return _table(
-        item=unique // width,
-        code=unique % width,
-        count=np.diff(starts, append=len(pairs)),
+        item=starts[sampled] // max(ordered.shape[1], 1),
+        code=code[sampled],
+        count=count[sampled],
         runs=lengths,
         keys=_hash_keys(keys, len(lengths)),
-        labels=tuple(vocabulary),
-        n_codes=width,
+        answers=answers,
+        codes=matrix,
     )
 
 
@@ -120,9 +112,7 @@ def table_from_counts(
     total = matrix.sum(axis=1) if runs is None else np.asarray(runs)
     if total.shape != matrix.shape[:1] or np.any(total < matrix.sum(axis=1)):
         raise ValueError("runs must hold one number per item, at least the sum of its counts")
-    return _table(
-        item, code, matrix[item, code], total, _hash_keys(keys, len(matrix)), None, matrix.shape[1]
-    )
+    return _table(item, code, matrix[item, code], total, _hash_keys(keys, len(matrix)))
 
 
 def scores(
@@ -174,7 +164,7 @@ def mode_accuracy(table: ClassTable, acceptable: Acceptable) -> NDArray[np.float
     leading = table.count == top[table.item]
     leaders = np.bincount(table.item[leading], minlength=table.n_items)
     good = np.bincount(table.item[leading & right], minlength=table.n_items)
-    return good / np.maximum(leaders, 1)
+    return np.asarray(good / np.maximum(leaders, 1), dtype=np.float64)
 
 
 def prediction_sets(table: ClassTable, m: float, seed: int = 0) -> list[list[str | int]]:
@@ -190,8 +180,7 @@ def prediction_sets(table: ClassTable, m: float, seed: int = 0) -> list[list[str
         (_tie_order(table, np.arange(len(table.item)), seed), -table.count, table.item)
     )
     first = np.concatenate(([0], np.cumsum(table.classes)))
-    codes = table.code[order].tolist()
-    names = codes if table.labels is None else [table.labels[code] for code in codes]
+    names = _labels(table, order)
     stops = first[:-1] + np.minimum(table.classes, m).astype(np.int64)
     return [names[a:b] for a, b in zip(first[:-1].tolist(), stops.tolist(), strict=True)]
 
@@ -202,11 +191,11 @@ def _table(
     count: NDArray,
     runs: NDArray,
     keys: NDArray[np.uint64],
-    labels: tuple[str, ...] | None,
-    n_codes: int,
+    answers: Sequence[Sequence[str]] | None = None,
+    codes: NDArray[np.int64] | None = None,
 ) -> ClassTable:
     classes = np.bincount(item, minlength=len(runs))
-    return ClassTable(item, code, count, runs, classes, keys, labels, n_codes)
+    return ClassTable(item, code, count, runs, classes, keys, answers, codes)
 
 
 def _check_ties(ties: str) -> None:
@@ -219,56 +208,104 @@ def _acceptable_rows(table: ClassTable, acceptable: Acceptable) -> NDArray[np.bo
         raise ValueError(
             f"{table.n_items} items have answers but {len(acceptable)} have acceptable labels"
         )
-    item, code = (
-        _coded_labels(acceptable) if table.labels is None else _named_labels(table, acceptable)
-    )
+    wanted = _numbered(acceptable) if table.answers is None else _named(acceptable)
     rows = np.zeros(len(table.item), dtype=bool)
-    if len(rows) == 0:
-        return rows
-    pairs = table.item * table.n_codes + table.code
-    wanted = (item * table.n_codes + code)[code < table.n_codes]
-    at = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-    rows[at[pairs[at] == wanted]] = True
+    for column in wanted.T:
+        rows |= table.code == column[table.item]
     return rows
 
 
-def _coded_labels(acceptable: Acceptable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbered(acceptable: Acceptable) -> NDArray[np.int64]:
     codes = np.asarray(acceptable)
     if codes.ndim not in (1, 2) or not np.issubdtype(codes.dtype, np.integer):
         raise ValueError("numbered classes need acceptable codes as integers, (n,) or (n, labels)")
-    codes = codes.reshape(len(codes), -1) if codes.size else codes.reshape(len(codes), 0)
-    item, column = np.nonzero(codes >= 0)
-    return item, codes[item, column]
+    return codes if codes.ndim == 2 else codes[:, None]
 
 
-def _named_labels(
-    table: ClassTable, acceptable: Acceptable
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    assert table.labels is not None
-    code_of = dict(zip(table.labels, range(len(table.labels)), strict=True))
-    items: list[int] = []
-    codes: list[int] = []
-    for item, labels in enumerate(acceptable):
-        for label in (labels,) if isinstance(labels, str) else _collection(labels, item):
-            if not isinstance(label, str) or not label:
-                raise ValueError(
-                    f"item {item} has {label!r} among its acceptable labels; labels are canonical, "
-                    "non-empty strings (an empty set says that no answer is right)"
-                )
-            code = code_of.get(label)
-            if code is not None:  # a label that nobody answered can be on no row
-                items.append(item)
-                codes.append(code)
-    return np.asarray(items, dtype=np.int64), np.asarray(codes, dtype=np.int64)
-
-
-def _collection(labels: object, item: int) -> Collection[str]:
-    if not isinstance(labels, Collection):
+def _named(acceptable: Acceptable) -> NDArray[np.int64]:
+    sets = [(labels,) if isinstance(labels, str) else labels for labels in acceptable]
+    try:
+        lengths, hashes = _hash_groups(sets, "acceptable labels")
+    except TypeError as error:
+        raise TypeError(
+            f"{error}; give a string, or a set of strings that is empty if no answer is right, and "
+            "leave out items of unknown label"
+        ) from None
+    if np.any(hashes == 0):
+        item = int(np.repeat(np.arange(len(sets)), lengths)[np.argmax(hashes == 0)])
         raise ValueError(
-            f"the acceptable labels of item {item} are {labels!r}; give a string, a set of strings "
-            "(empty if no answer is right), or leave the item out if its label is unknown"
+            f"item {item} has an empty acceptable label; labels are canonical answers (an empty "
+            "set, not an empty string, says that no answer is right)"
         )
-    return labels
+    return _pad(lengths, hashes)
+
+
+def _hash_groups(
+    groups: Sequence[Collection[str]], what: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Lengths of the groups, and the hashes of all their strings in order."""
+    try:
+        lengths = np.fromiter(map(len, groups), dtype=np.int64, count=len(groups))
+    except TypeError:
+        item = next(i for i, group in enumerate(groups) if not hasattr(group, "__len__"))
+        raise TypeError(f"{what} of item {item} are {groups[item]!r}") from None
+    try:
+        return lengths, _hash_strings(groups, int(lengths.sum()))
+    except TypeError:
+        item, text = next(
+            (item, text)
+            for item, group in enumerate(groups)
+            for text in group
+            if not isinstance(text, str)
+        )
+        raise TypeError(f"{what} must be canonical strings, item {item} has {text!r}") from None
+
+
+def _hash_strings(groups: Sequence[Iterable[str]], total: int) -> NDArray[np.int64]:
+    """64-bit hashes, equal on every machine; '' is 0. One-to-one for up to 8 bytes of UTF-8.
+
+    A stand-in for the strings: two longer strings of an item share a hash with probability 2**-64.
+    All strings are hashed at once on their joined bytes, many times faster than one by one.
+    """
+    if total == 0:
+        return np.zeros(0, dtype=np.int64)
+    joined = "\0".join(["\0".join(group) for group in groups if group])
+    data = (joined + "\0").encode("utf-8", "surrogatepass") + bytes(8)
+    ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8)[:-8] == 0)
+    if len(ends) != total:  # a string holds the separator itself
+        replaced = [[text.replace("\0", "\ud800") for text in group] for group in groups]
+        return _hash_strings(replaced, total)
+    lengths = np.diff(ends, prepend=-1) - 1
+    # the 8 bytes that begin at every byte, as overlapping little-endian words
+    words = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
+    hashes = np.zeros(total, dtype=np.uint64)
+    for start in range(0, total, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        left = lengths[part]
+        at = ends[part] - left
+        hashed = _mix(_first_bytes(words[at], left))
+        hashed[left == 0] = 0
+        rest = np.flatnonzero(left > 8)
+        while len(rest):
+            left, at = left - 8, at + 8
+            hashed[rest] = _mix(hashed[rest] ^ _first_bytes(words[at[rest]], left[rest]))
+            rest = rest[left[rest] > 8]
+        hashes[part] = hashed
+    return hashes.view(np.int64)
+
+
+def _first_bytes(words: NDArray[np.uint64], n: NDArray[np.int64]) -> NDArray[np.uint64]:
+    # the rest is shifted out; strings hold no zero byte here, so their length is not lost
+    return words << (64 - 8 * np.minimum(n, 8)).view(np.uint64)
+
+
+def _pad(lengths: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    width = int(lengths.max(initial=0))
+    if width * len(lengths) == len(values):
+        return values.reshape(len(lengths), width)
+    matrix = np.zeros((len(lengths), width), dtype=np.int64)
+    matrix[np.arange(width) < lengths[:, None]] = values
+    return matrix
 
 
 def _best_count(table: ClassTable, right: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -278,13 +315,18 @@ def _best_count(table: ClassTable, right: NDArray[np.bool_]) -> NDArray[np.int64
 
 
 def _tie_order(table: ClassTable, rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    codes, inverse = np.unique(table.code[rows], return_inverse=True)
-    if table.labels is None:
-        hashed = _mix(codes.astype(np.uint64))
-    else:
-        hashed = np.array([_digest(table.labels[code]) for code in codes], dtype=np.uint64)
     stream = _mix(table.keys[table.item[rows]] ^ _mix(np.uint64(seed % 2**64)))
-    return _mix(hashed[inverse.reshape(-1)] ^ stream)
+    return _mix(_mix(table.code[rows].astype(np.uint64)) ^ stream)
+
+
+def _labels(table: ClassTable, rows: NDArray[np.int64]) -> list:
+    items, codes = table.item[rows], table.code[rows]
+    if table.answers is None or table.codes is None:
+        return codes.tolist()
+    runs = (table.codes[items] == codes[:, None]).argmax(axis=1)
+    return [
+        table.answers[item][run] for item, run in zip(items.tolist(), runs.tolist(), strict=True)
+    ]
 
 
 def _hash_keys(keys: Sequence[Hashable] | None, n: int) -> NDArray[np.uint64]:
@@ -297,18 +339,14 @@ def _hash_keys(keys: Sequence[Hashable] | None, n: int) -> NDArray[np.uint64]:
         if key in seen:
             raise ValueError(f"item key {key!r} occurs twice; every item needs its own")
         seen.add(key)
-    return np.array([_digest(str(key)) for key in keys], dtype=np.uint64)
-
-
-def _digest(text: str) -> int:
-    # Python's own hash of a string changes from process to process
-    data = text.encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
+    return _hash_strings([[str(key) for key in keys]], n).view(np.uint64)
 
 
 def _mix(x: NDArray[np.uint64] | np.uint64) -> NDArray[np.uint64]:
     """The splitmix64 finaliser (Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195)."""
     z = np.atleast_1d(np.asarray(x, dtype=np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z ^= z >> np.uint64(shift)
+        z *= np.uint64(factor)
+    z ^= z >> np.uint64(31)
+    return z
