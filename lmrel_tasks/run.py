@@ -59,8 +59,11 @@ class Run(str):
             ``None`` is "no filter has looked".
         kind: the kind of canonical answer, so that labels can go through the same function.
         embedding: unit vector, shape (d,), once the ``embed`` filter has run.
+        pending: runs of the same answer of a server that a backend will yield right after this
+            one; a store keeps all of an answer or none of it.
     """
 
+    pending: int = 0
     capture: Capture
     answer: str | None
     kind: str | None

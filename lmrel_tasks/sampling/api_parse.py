@@ -1,0 +1,214 @@
+"""What an OpenAI-compatible server answers, read into runs. No network in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lm_eval.models.api_models import LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER
+
+from lmrel_tasks.run import Capture, Run
+from lmrel_tasks.sampling.summary import Position, positions_before, summarise
+
+_FINISH = {
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "refusal": "refusal",
+}
+
+
+class BrokenAnswer(ValueError):
+    """The server answered 200 with something that holds no choices."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the choices of a cell are read.
+
+    Attributes:
+        until: every stop string of the task, also those beyond the four that chat APIs take.
+        think_end_token: the text after it is the answer, as in the harness.
+        top_logprobs: candidates per token that were asked for; 0 for none.
+    """
+
+    until: tuple[str, ...] = ()
+    think_end_token: str | None = None
+    top_logprobs: int = 0
+
+
+def choices_of(body: Any) -> list[Mapping[str, Any]]:
+    """The choices of an answer, in the order of their index.
+
+    Raises:
+        BrokenAnswer: when there is none; its text quotes the server's error, if it sent one.
+    """
+    if not isinstance(body, Mapping):
+        raise BrokenAnswer(f"the answer is {type(body).__name__}, not an object")
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices:
+        error = body.get("error")
+        if error:
+            words = error.get("message", error) if isinstance(error, Mapping) else error
+            raise BrokenAnswer(f"the answer holds an error instead of choices: {words}")
+        raise BrokenAnswer("the answer holds no choices")
+    if not all(isinstance(choice, Mapping) for choice in choices):
+        raise BrokenAnswer("a choice of the answer is no object")
+    numbered = [(choice.get("index", place), place, choice) for place, choice in enumerate(choices)]
+    if all(isinstance(index, int) for index, _, _ in numbered):
+        numbered.sort(key=lambda one: one[:2])
+    return [choice for _, _, choice in numbered]
+
+
+def completion_tokens(body: Mapping[str, Any]) -> int | None:
+    """Generated tokens of the whole answer, from ``usage``."""
+    usage = body.get("usage")
+    count = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+    return count if isinstance(count, int) and count >= 0 else None
+
+
+def run_of(
+    choice: Mapping[str, Any], reading: Reading, seed: int | None, tokens: int | None = None
+) -> Run:
+    """One choice as a run.
+
+    ``content: null`` becomes the harness's placeholder (empty by default), a refusal keeps the
+    server's words with finish reason ``"refusal"``, a filtered answer keeps what was let through
+    with ``"content_filter"``. Reasoning content is never part of the text.
+
+    Args:
+        choice: one entry of ``choices``, of the completions or the chat format.
+        reading: how to read it.
+        seed: the run's own seed.
+        tokens: generated tokens of this choice, where the server counted them.
+    """
+    raw, finish = _text_and_finish(choice)
+    kept, text = _cut(raw, reading)
+    if len(kept) < len(raw) and finish in (None, "length"):
+        # The stop string came before the limit did: what follows it was never wanted.
+        finish = "stop"
+    positions = _positions(choice, reading.top_logprobs)
+    if positions is None:
+        fields: dict[str, Any] = {"tokens": tokens if len(kept) == len(raw) else None}
+    else:
+        fields = summarise(positions_before(positions, kept.encode("utf-8", "surrogatepass")))
+    return Run(text, Capture(seed=seed, finish_reason=finish, **fields))
+
+
+def has_logprobs(choice: Mapping[str, Any]) -> bool:
+    """Whether the server sent log-probabilities with this choice."""
+    return _positions(choice, 1) is not None
+
+
+def _text_and_finish(choice: Mapping[str, Any]) -> tuple[str, str | None]:
+    reason = choice.get("finish_reason")
+    finish = _FINISH.get(reason, "stop") if isinstance(reason, str) else None
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        content, refusal = choice.get("text"), None
+    else:
+        content, refusal = message.get("content"), message.get("refusal")
+    text = _plain(content)
+    if refusal:
+        finish = "refusal"
+        text = text if text else _plain(refusal)
+    if text is None:
+        text = "" if finish == "content_filter" else LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER
+    return text, finish
+
+
+def _plain(content: Any) -> str | None:
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        # Some servers answer in parts; only text parts are text.
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        return "".join(part for part in parts if isinstance(part, str))
+    return str(content)
+
+
+def _cut(raw: str, reading: Reading) -> tuple[str, str]:
+    """The part of the generation that counts, and the answer text in it."""
+    rest = raw
+    if reading.think_end_token:
+        rest = raw.split(reading.think_end_token)[-1].lstrip()
+    text = rest
+    for stop in reading.until:
+        if stop:
+            text = text.split(stop)[0]
+    return raw[: len(raw) - len(rest) + len(text)], text
+
+
+def _positions(choice: Mapping[str, Any], k: int) -> list[Position] | None:
+    logprobs = choice.get("logprobs")
+    if not k or not isinstance(logprobs, Mapping):
+        return None
+    if isinstance(logprobs.get("content"), list):
+        return [_chat_position(entry, k) for entry in logprobs["content"]]
+    if isinstance(logprobs.get("tokens"), list):
+        return _completion_positions(logprobs, k)
+    return None
+
+
+def _chat_position(entry: Mapping[str, Any], k: int) -> Position:
+    top = entry.get("top_logprobs") or []
+    # Two tokens may print alike; their bytes or ids tell them apart.
+    by_identity = {_identity(one): one.get("logprob") for one in top if isinstance(one, Mapping)}
+    return Position(_piece(entry), _number(entry.get("logprob")), _largest(by_identity.values(), k))
+
+
+def _completion_positions(logprobs: Mapping[str, Any], k: int) -> list[Position]:
+    tokens = logprobs["tokens"]
+    chosen = logprobs.get("token_logprobs") or []
+    top = logprobs.get("top_logprobs") or []
+    positions = []
+    for index, token in enumerate(tokens):
+        here = top[index] if index < len(top) else None
+        values = here.values() if isinstance(here, Mapping) else ()
+        logprob = _number(chosen[index]) if index < len(chosen) else None
+        positions.append(Position(_token_bytes(token), logprob, _largest(values, k)))
+    return positions
+
+
+def _identity(entry: Mapping[str, Any]) -> Any:
+    for name in ("token_id", "id"):
+        if isinstance(entry.get(name), int):
+            return entry[name]
+    if isinstance(entry.get("bytes"), list):
+        return bytes(entry["bytes"])
+    return entry.get("token")
+
+
+def _piece(entry: Mapping[str, Any]) -> bytes:
+    if isinstance(entry.get("bytes"), list):
+        return bytes(entry["bytes"])
+    return _token_bytes(entry.get("token"))
+
+
+def _token_bytes(token: Any) -> bytes:
+    text = token if isinstance(token, str) else ""
+    if text.startswith("bytes:"):
+        # Pieces of a character are written "bytes:\xe2\x80".
+        try:
+            return text[6:].encode("latin-1").decode("unicode_escape").encode("latin-1")
+        except (UnicodeDecodeError, UnicodeEncodeError):
+            return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _largest(values: Any, k: int) -> tuple[float, ...]:
+    """The k largest: servers append the chosen token when it is not among them."""
+    numbers = [float(value) for value in values if isinstance(value, (int, float))]
+    return tuple(sorted(numbers, reverse=True)[:k])
+
+
+def all_alike(texts: Sequence[str]) -> bool:
+    """True for two or more identical, non-empty texts."""
+    return len(texts) > 1 and bool(texts[0]) and len(set(texts)) == 1
