@@ -100,7 +100,8 @@ def panel(
     first = np.asarray(original, float)
     if first.ndim != 2 or first.shape[1] < 2 or not len(first):
         raise ValueError(
-            f"original must have shape (items, options), with an item and two options or more, not {first.shape}"
+            f"original must have shape (items, options), one item and two options or more, not "
+            f"{first.shape}"
         )
     names = _unique_ids(ids, len(first))
     given: dict[str, Floats] = {"original": first, "targeted": np.asarray(targeted, float)}
@@ -128,8 +129,10 @@ def panel(
             tolerance=tolerance,
             renormalise=renormalise,
         )
-    absent = {name: np.isnan(values[..., 0]) for name, values in given.items()}
-    absent["benign"] = absent["benign"].all(axis=1)
+    absent: dict[str, NDArray[np.bool_]] = {
+        name: np.isnan(values[..., 0]) for name, values in given.items()
+    }
+    absent["benign"] = np.asarray(absent["benign"].all(axis=1))
     absent.pop("rerun", None)
     kept = ~np.any(list(absent.values()), axis=0)
     ordered = _valid_first(given["benign"][kept])
@@ -230,7 +233,7 @@ def _plain(answer: str) -> str:
 
 
 def _unique_ids(ids: Sequence[object] | None, n: int) -> list[object]:
-    names = list(range(n)) if ids is None else list(ids)
+    names: list[object] = list(range(n) if ids is None else ids)
     if len(names) != n:
         raise ValueError(f"ids has {len(names)} entries for {n} items")
     seen: set[object] = set()
@@ -242,8 +245,9 @@ def _unique_ids(ids: Sequence[object] | None, n: int) -> list[object]:
 
 
 def _refuse(
-    values: Floats, bad: NDArray[np.bool_], name: str, ids: Sequence[object] | None, what: str
+    values: Floats, where: ArrayLike, name: str, ids: Sequence[object] | None, what: str
 ) -> None:
+    bad = np.asarray(where)
     if not bad.any():
         return
     place = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -75,7 +75,7 @@ def paired_bootstrap(
             share = np.bincount(code, minlength=len(values)) / n
             means[row] = generator.multinomial(n, share, size=n_resamples) @ values / n
     else:
-        for start, stop in _blocks(n_resamples, n):
+        for start, stop in blocks(n_resamples, n):
             index = generator.integers(0, n, size=(stop - start, n), dtype=np.int32)
             if batch == 1:
                 means[0, start:stop] = flat[0][index].mean(axis=1)
@@ -201,7 +201,7 @@ def exchange_test(
     means = np.empty((len(gaps), drawn))
     generator = np.random.default_rng(rng)
     listed = _listed(per_item) if exact else None
-    for start, stop in _blocks(drawn, gaps.shape[1]):
+    for start, stop in blocks(drawn, gaps.shape[1]):
         if listed is not None:
             slots = listed[1 + start : 1 + stop]  # the first one leaves all as it is
         else:
@@ -222,14 +222,15 @@ def exchange_test(
     low, high = _inverted(means, unchanged, (1 - confidence_level) / 2)
     shape = t.shape[:-1]
     estimate, low, high = (_lower(x, bound).reshape(shape) for x in (estimate, low, high))
-    average = ((gaps.sum(axis=-1) / per_item) if gaps.any() else gaps[..., 0]).reshape(t.shape)
+    average = (gaps.sum(axis=-1) / per_item).reshape(t.shape)
     return paired_result(
         method, alternative, estimate, estimate, pvalue.reshape(shape), low, high,
         confidence_level, average, drawn,
     )  # fmt: skip
 
 
-def tail_pvalues(at_most: Any, at_least: Any, total: int, alternative: str) -> Floats:
+def tail_pvalues(at_most: Any, at_least: Any, total: Any, alternative: str) -> Floats:
+    """p of counts of resamples at or below zero and at or above it, out of a total."""
     greater, less = np.asarray(at_most) / total, np.asarray(at_least) / total
     if alternative == "two-sided":
         return np.minimum(1.0, 2 * np.minimum(greater, less))
@@ -237,14 +238,15 @@ def tail_pvalues(at_most: Any, at_least: Any, total: int, alternative: str) -> F
 
 
 def _inverted(means: Floats, unchanged: Any, tail: float) -> tuple[Floats, Floats]:
-    # Rejected on one side: the shifts at which p is at most the tail.
+    # The shifts that are rejected on one side are those whose p is at most the tail.
     ordered = np.sort(means, axis=1)  # NaN last
     rows = np.arange(len(means))
     rank = np.floor(tail * (means.shape[1] + 1) + 1e-9).astype(int) - 1 - unchanged
     last = means.shape[1] - unchanged - 1
     found = (rank >= 0) & (rank <= last)
-    low = np.where(found, ordered[rows, np.clip(rank, 0, None)], -np.inf)
-    high = np.where(found, ordered[rows, np.clip(last - rank, 0, None)], np.inf)
+    first = np.where(found, rank, 0)
+    low = np.where(found, ordered[rows, first], -np.inf)
+    high = np.where(found, ordered[rows, last - first], np.inf)
     return low, high
 
 
@@ -252,7 +254,8 @@ def _listed(per_item: Any) -> NDArray[np.int16]:
     return np.array(list(itertools.product(*(range(k + 1) for k in per_item))), np.int16)
 
 
-def _blocks(total: int, width: int) -> list[tuple[int, int]]:
+def blocks(total: int, width: int) -> list[tuple[int, int]]:
+    """Ranges of resamples that keep a matrix of ``width`` columns within the memory bound."""
     size = max(1, _CELLS // max(1, width))
     return [(start, min(total, start + size)) for start in range(0, total, size)]
 
