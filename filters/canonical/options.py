@@ -1,0 +1,125 @@
+"""Answers given by the words of an option: which of several known texts does an output name?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from lmrel_tasks.filters.canonical.common import nfc, tidy
+from lmrel_tasks.filters.canonical.text import normalise
+
+_PREFIX = re.compile(r"\s*(?:\(?[A-Z]\)|[A-Z][.:])\s+(?=\S)")
+_NONE = re.compile(
+    r"(?:it is |it's )?(?:none|neither)(?: (?:of|is|are)(?: the| them| these| those)?"
+    r"(?: (?:above|these|those|them|options?|choices?|answers?|given|listed|following|provided|"
+    r"correct|two|acceptable|apply))*)?"
+    r"|no (?:correct |right |acceptable )?(?:answer|option|choice)s?"
+    r"(?: (?:is|are) (?:correct|right|acceptable))?",
+    re.I,
+)
+NEGATED_BEFORE = re.compile(
+    r"(?:\b(?:not|never|neither|nor|cannot be|no longer|eliminat\w*|rul(?:e|es|ed|ing) out"
+    r"|exclud\w*|reject\w*|discard\w*|rather than|instead of|other than|except|unlike|without"
+    r"|than|over)|n't)"
+    r"(?: (?:a|an|the|be|really|very|truly|clearly|necessarily|simply|just|quite|entirely|option"
+    r"|answer|choice|label|options|letter|both|either|at all|in any way|so|in)){0,3} ?[(\"'\[*:]{0,2}$",
+    re.I,
+)
+NEGATED_AFTER = re.compile(
+    r"[)\]\"'.:*]{0,3} ?(?:(?:is|are|was|were|would be|seems?|looks?|can be|could be|must be)"
+    r" (?:both |also |clearly |all |definitely |obviously |simply |just |therefore )?"
+    r"(?:not\b|incorrect|wrong|false|ruled out|eliminated|excluded|out\b|implausible|unlikely"
+    r"|impossible|invalid|discarded|rejected|never)"
+    r"|(?:is|are|was|were|does|do|did|would|can|could)n't|cannot\b|does not|do not|did not"
+    r"|can't be|(?:incorrect|wrong|false)\b)",
+    re.I,
+)
+
+
+class Options(NamedTuple):
+    """Normalised option texts and the pattern that finds any of them, longest first."""
+
+    texts: tuple[str, ...]
+    index: dict[str, int]
+    pattern: re.Pattern[str] | None
+    none: int
+
+
+def is_none_of_these(raw: str) -> bool:
+    """Whether a label or an answer says that none of the offered answers is right."""
+    return _NONE.fullmatch(normalise(tidy(raw))) is not None
+
+
+@lru_cache(maxsize=4096)
+def compile_options(choices: tuple[str, ...]) -> Options:
+    """Look-up for a tuple of option texts; of equal texts the first counts."""
+    texts = tuple(normalise(tidy(_PREFIX.sub("", choice, count=1))) for choice in choices)
+    index: dict[str, int] = {}
+    for position, option in enumerate(texts):
+        if option:
+            index.setdefault(option, position)
+    none = next((at for at, option in enumerate(texts) if _NONE.fullmatch(option)), -1)
+    pattern = None
+    if index:
+        longest = sorted(index, key=len, reverse=True)
+        pattern = re.compile(
+            r"(?<![\w+-])(?:"
+            + "|".join(re.escape(option) for option in longest)
+            + r")(?![\w+]|-\w)"
+        )
+    return Options(texts, index, pattern, none)
+
+
+def exact(options: Options, text: str) -> int:
+    """Position of the option that a tidied text equals; -1 if there is none."""
+    normal = normalise(text)
+    found = options.index.get(normal, -1)
+    if found < 0 and options.none >= 0 and _NONE.fullmatch(normal):
+        return options.none
+    return found
+
+
+def mentions(options: Options, text: str) -> list[tuple[int, int, bool]]:
+    """(position in text, option, negated) of every option named, in order of appearance."""
+    folded = " ".join(nfc(text.casefold()).split())
+    found: list[tuple[int, int, bool]] = []
+    if options.pattern is not None:
+        for match in options.pattern.finditer(folded):
+            at, end = match.span()
+            option = options.index[match.group()]
+            word = match.group()
+            if word in ("no", "not") and not _stands_alone(folded, at, end):
+                continue
+            negated = (
+                NEGATED_BEFORE.search(folded, max(0, at - 40), at) is not None
+                or NEGATED_AFTER.match(folded, end) is not None
+            )
+            found.append((at, option, negated))
+    if options.none >= 0 and not found:
+        match = re.search(r"\b(?:none|neither) of (?:the|these|those|them)\b", folded)
+        if match:
+            found.append((match.start(), options.none, False))
+    return found
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """ "no" names the label only where it ends a clause: "no." but not "no doubt"."""
+    return (
+        re.match(r"\W{0,3}(?:$|[.,;:!\n]|because\b|since\b|as\b|- |—)", text[end : end + 12])
+        is not None
+    )
+
+
+def choices_key(choices: Sequence[str]) -> tuple[str, ...]:
+    """Choices as a tuple of texts; TypeError if one is no text."""
+    if isinstance(choices, str):
+        raise TypeError("choices must be a sequence of texts, not one text: wrap it in a list")
+    key = tuple(choices)
+    for position, choice in enumerate(key):
+        if not isinstance(choice, str):
+            raise TypeError(
+                f"choices[{position}] is {type(choice).__name__}, not str: convert it first"
+            )
+    return key

@@ -1,0 +1,98 @@
+"""Short text answers: case, width, quotes, leading articles and closing punctuation removed.
+
+The stated answer is taken if there is one ("The answer is Paris." is "paris"), the whole output
+otherwise. Inner punctuation and symbols stay ("c++", "a-b"). A leading article goes unless
+nothing would be left ("The Who" is "who", "A" is "a").
+"""
+
+from __future__ import annotations
+
+import re
+
+from lmrel_tasks.filters.canonical.common import nfc, tidy
+from lmrel_tasks.filters.canonical.cues import find_cues
+from lmrel_tasks.filters.canonical.refusal import REFUSAL, find_refusal, goes_on
+
+_PLAIN = re.compile(r"[A-Za-z]{2,24}\Z")
+_PREAMBLE = re.compile(
+    r"(?:sure(?: thing)?|certainly|of course|okay|ok|great question|good question|absolutely)"
+    r"[!,.:] ?(?=\S)|(?:final )?answer ?: ?(?=\S)|a: ",
+    re.I,
+)
+_ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
+_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit|mbox) ?\{([^{}]*)\}")
+_LEFT = " \n\"'*#>:;,!?-—•([{"
+_RIGHT = " \n\"'*.,:;!?-—)]}"
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_OPENERS = {"(": ")", "[": "]", "{": "}"}
+
+
+def _strip_edges(text: str) -> str:
+    """Text without punctuation at its ends; a bracket goes only if its partner is not inside."""
+    start, end = 0, len(text)
+    counts = {mark: text.count(mark) for mark in "()[]{}"}
+    while start < end:
+        first, last = text[start], text[end - 1]
+        closer = _OPENERS.get(first)
+        if closer and last == closer and end - start >= 2:
+            counts[first] -= 1
+            counts[last] -= 1
+            start, end = start + 1, end - 1
+        elif first in _LEFT and not (
+            (first in "-—" and text[start + 1 : start + 2].isdigit())
+            or (closer and counts[first] <= counts[closer])
+        ):
+            if closer:
+                counts[first] -= 1
+            start += 1
+        elif last in _RIGHT and not (last in _PAIRS and counts[last] <= counts[_PAIRS[last]]):
+            if last in _PAIRS:
+                counts[last] -= 1
+            end -= 1
+        else:
+            break
+    return text[start:end]
+
+
+def normalise(text: str) -> str:
+    """Comparable form of a tidied text: casefolded, blanks joined, edges and articles removed."""
+    text = nfc(text.casefold())
+    text = " ".join(text.split())
+    while True:
+        stripped = _strip_edges(text)
+        article = _ARTICLE.match(stripped)
+        if article:
+            stripped = stripped[article.end() :]
+        if stripped == text:
+            return text
+        text = stripped
+
+
+def stated(text: str) -> str:
+    """The part of tidied text that states the answer; all of it when no cue does."""
+    for cue in find_cues(text):
+        span = text[cue.start : cue.end]
+        if cue.kind == "box":
+            span = _WRAPPER.sub(r"\1", span)
+        if any(character.isalnum() for character in span):
+            return span
+    return text
+
+
+def text(raw: str) -> str:
+    """Canonical text of an output; '' if it has no word or symbol, "refusal" if it declines."""
+    if _PLAIN.match(raw):
+        return raw.lower()
+    tidied = tidy(raw)
+    answer = stated(tidied)
+    refused = find_refusal(answer)
+    if refused >= 0 and (answer is not tidied or goes_on(tidied, refused) < 0):
+        return REFUSAL
+    if answer is tidied:
+        if refused >= 0:
+            answer = tidied[goes_on(tidied, refused) :]
+        preamble = _PREAMBLE.match(answer)
+        while preamble:
+            answer = answer[preamble.end() :]
+            preamble = _PREAMBLE.match(answer)
+    return normalise(answer)
