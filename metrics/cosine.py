@@ -12,8 +12,8 @@ With unit vectors e and S = sum of the R runs of a cell:
 * between items it is the baseline b, what unrelated texts score with this embedder.
 
 Missing runs (rows with NaN, rows of zeros, or simply fewer rows) leave the sums; missing results
-are NaN and leave the averages. With unequal numbers of runs every cell, every pair of conditions
-and every pair of items counts the same, whatever the number of runs behind it.
+are NaN and leave the averages. With unequal numbers of runs every cell and every pair of conditions
+of an item, and every pair of items, counts the same, whatever the number of runs behind it.
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ def debiased_cosine(cells: CellSums) -> FloatArray:
     Both parts are unbiased for any R, and their ratio is the cosine between the expected vectors
     of two conditions (Spearman's correction for attenuation). Shapes as `between_cosine`. NaN
     where w of either condition is missing or at most 0: runs that share no direction have no
-    mean direction to compare. A value a little over 1 is sampling error and stays.
+    mean direction to compare. A value a little over 1 is sampling error and stays. The noise of w
+    itself leaves a bias of second order, under 0.01 for five runs with w = 0.5.
     """
     first, second = _condition_pairs(cells)
     within = within_cosine(cells)
