@@ -6,7 +6,9 @@ import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
+
+from lmrel_tasks.metrics.stopping import Rule
 
 STORE_VARIABLE = "LMREL_STORE"
 EMBEDDER_VARIABLE = "LMREL_EMBEDDER"
@@ -111,6 +113,13 @@ def _check_ranges(task: str, values: Mapping[str, Any]) -> None:
         refuse("max_n", "must be at least 1")
     if not 0 <= values.get("max_missing", 0) <= 1:
         refuse("max_missing", "must be a share between 0 and 1")
+    stopping = values.get("stopping")
+    if stopping is not None:
+        rules = get_args(Rule)
+        if stopping.get("rule") not in rules or set(stopping) - {"rule", "delta"}:
+            refuse("stopping", f"must be {{rule: one of {', '.join(rules)}, delta: 0.05}}")
+        if not 0 < stopping.get("delta", 0.05) < 1:
+            refuse("stopping", "needs a delta between 0 and 1")
     names = [_name(one) for one in values.get("conditions", ())]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:

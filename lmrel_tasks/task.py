@@ -368,8 +368,9 @@ class RepeatedTask(ConfigurableTask):
             "conditions": [condition.name for condition in self.conditions],
             "runs": [[run_record(run) for run in runs] for runs in cells],
         }
-        labels = self._labels(doc, cells)
-        return {**record, "labels": list(labels)} if labels else record
+        if self.config.doc_to_target is not None:
+            record["labels"] = list(self._labels(doc, cells))
+        return record
 
 
 _ENTRY_KEYS = frozenset({"metric", "name", "higher_is_better"})

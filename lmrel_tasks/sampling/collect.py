@@ -10,12 +10,14 @@ import importlib
 import logging
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tqdm import tqdm
 
+from lmrel_tasks.filters.canonical import canonical
+from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.request import NOT_DRAWN, Plan, SampleRequest
 from lmrel_tasks.run import Capture, Run
 from lmrel_tasks.sampling import Cell, run_seed, sample_runs
@@ -50,6 +52,25 @@ class Progress:
             logprobs=settings.logprobs,  # type: ignore[arg-type]
             options={"max_n": settings.max_n} if settings.max_n else {},
         )
+
+    @property
+    def rule(self) -> Mapping[str, Any] | None:
+        """The stopping rule, if the task has one and asks more than once."""
+        return self.plan.settings.stopping if self.wanted > 1 else None
+
+    def next_indices(self) -> range:
+        """The runs of the next round; empty when the cell is finished."""
+        have = len(self.runs)
+        if not self.rule:
+            return range(have, self.wanted)
+        answers = [self.answer(self.runs[index]) for index in range(have)]
+        return range(have, have + next_round(answers, self.wanted, **self.rule))
+
+    def answer(self, run: Run) -> str:
+        """The run's canonical answer, all that a stopping rule may look at."""
+        if run.missing:
+            return ""
+        return canonical(run, self.plan.kind or "text", self.plan.choices)
 
     def seed(self, index: int) -> int:
         return run_seed(self.plan.seed, self.plan.item, self.plan.condition, index)
@@ -109,11 +130,22 @@ def _group(requests: Sequence[SampleRequest]) -> list[Progress]:
 
 
 def _draw(lm: Any, cells: Sequence[Progress]) -> Iterator[tuple[Progress, int]]:
-    """Draw all wanted runs of all cells; yields each that is there."""
-    asked = [one.cell(range(one.wanted)) for one in cells]
-    for position, index, run in sample_runs(lm, asked):
-        cells[position].runs[index] = run
-        yield cells[position], index
+    """Draw the runs of all cells in rounds; yields each run that is there.
+
+    Without a stopping rule there is one round. With one, each round asks every unfinished cell
+    for the fewest runs after which its rule could stop.
+    """
+    waiting = {id(one): one for one in cells}
+    while waiting:
+        asked = [(one, indices) for one in waiting.values() if (indices := one.next_indices())]
+        waiting = {id(one): one for one, _ in asked if one.rule}
+        if not asked:
+            return
+        wanted = [one.cell(indices) for one, indices in asked]
+        for position, index, run in sample_runs(lm, wanted):
+            one = asked[position][0]
+            one.runs[index] = run
+            yield one, index
 
 
 def _sampled(one: Progress) -> bool:
