@@ -113,6 +113,7 @@ REMOVALS = [
     ("Thank you, ma'am.", "Thank you."),
     ("45M with pain", "45 with pain"),
     ("I (32F) cough.", "I (32) cough."),
+    ("I 26(M) cough.", "I 26 cough."),
     ("32 y/o F, no allergies", "32 y/o, no allergies"),
     ("58 yo WF with COPD", "58 yo white patient with COPD"),
     ("He is a 24M.", "They are a 24-year-old."),

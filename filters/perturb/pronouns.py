@@ -61,8 +61,8 @@ _TELL = word_set(
 _TELL_OBJECTS = word_set("lies stories questions things news jokes secrets everything nothing")
 _CAUSATIVE = word_set(
     "make makes made making let lets letting help helps helped helping see sees saw "
-    "seen seeing watch watches watched watching hear hears heard hearing feel felt "
-    "have has had having notice noticed bid"
+    "seen seeing watch watches watched watching hear hears heard hearing feel felt notice "
+    "noticed bid"
 )
 _KEEP = word_set(
     "keep keeps kept keeping find finds found finding leave leaves left leaving get got "
@@ -203,6 +203,8 @@ def her_is_possessive(tokens: Sequence[Token], i: int) -> bool:
         return after not in ("alone", "behind")
     if word == "one" and before in _GIVE | _TELL:
         return False
+    if word in _OWNED:
+        return before not in _GIVE or _after_giving(tokens, j)
     if word in _QUANTIFIERS_AFTER or main_tag(word) == "ADV":
         # "recently diagnosed cancer" is hers; "told her repeatedly" is she.
         if after == "-" or (j + 1 < len(tokens) and word in ("well", "early", "late", "daily")):
@@ -215,12 +217,14 @@ def her_is_possessive(tokens: Sequence[Token], i: int) -> bool:
         )
     if before in _CALL and tokens[j].text[0].isupper():
         return False
-    if (
-        before in _CAUSATIVE | _KEEP
-        and word not in _OWNED
-        and _verb_after_causative(tokens, j, before in _CAUSATIVE)
-    ):
+    if before in _CAUSATIVE | _KEEP and _verb_after_causative(tokens, j, before in _CAUSATIVE):
         return False
+    earlier = tokens[i - 2].lower if i > 1 else "."
+    # "was given her vaccine" is passive, "given her history" a preposition.
+    if before in _GIVE and earlier in ("is", "was", "were", "are", "be", "been", "being"):
+        return True
+    if before == "given" and earlier not in ("has", "have", "had", "ve", "'ve"):
+        return True
     if before in _GIVE:
         return _after_giving(tokens, j)
     return not (before in _TELL and word in _TELL_OBJECTS)

@@ -54,6 +54,8 @@ _PATTERNS = tuple(
         r"c/o|s/p|w/|complain\w+|came|admitted|referred|seen|brought)\b)",
         # 45/M and 24, F
         rf"{_AGE}(?P<sep>/|,\s?)(?P<sex>[MF])(?=[),.;:\]\s]|$)",
+        # 26 (M)
+        rf"{_AGE}(?P<sep>\s?\()(?P<sex>[MF])(?=\))",
         # M/45, and (F, 32), [M28] in brackets or at the start of a line
         r"(?<!\w)(?P<sex>[MF])(?P<sep>/)(?P<age>1[01]\d|[1-9]\d?)(?!\w|/|\.\d)",
         r"(?:^|(?<=[(\[]))(?P<sex>[MF])(?P<sep>[,\s]?\s?)(?P<age>[1-9]\d)(?=[)\],.;\s]|$)",
@@ -83,7 +85,7 @@ def sex_marks(text: str) -> Iterator[SexMark]:
             seen.add(start)
             groups = match.groupdict()
             first = start < match.start("age")
-            cut_end = match.end("sep") if first else end
+            cut_end = match.end("sep") if first else end + (match["sep"].endswith("("))
             cut_start = start if first else match.start("sep")
             if groups.get("raceword"):
                 cut_start = match.end("raceword")
