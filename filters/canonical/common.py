@@ -120,6 +120,8 @@ _FENCE = re.compile(r"`{3,}(?:[A-Za-z][\w+-]*(?=\n))?|~{3,}(?=\n)")
 # "2**10" keeps its stars: emphasis never stands between two operands.
 _STARS = re.compile(r"(?<![\d)])\*\*|\*\*(?![\d(])")
 _UNDERLINES = re.compile(r"(?<!\w)__|__(?!\w)")
+# "_42_" is emphasis, "x_1" and "1_000" are not.
+_UNDERLINE = re.compile(r"(?:(?<=[\s(\"'])|^)_(?=\w)")
 _TAG = re.compile(r"</?(?:b|i|u|p|em|br|hr|code|span|strong|div|pre)(?: [^<>]{0,60})?/?>", re.I)
 _SPACES = re.compile(r"[ \t]+")
 _NEWLINES = re.compile(r" ?\n[ \n]*")
@@ -144,6 +146,8 @@ def tidy(raw: str) -> str:
         text = _STARS.sub("", text)
     if "__" in text:
         text = _UNDERLINES.sub("", text)
+    if "_" in text:
+        text = _UNDERLINE.sub("", text)
     if "<" in text:
         text = _TAG.sub(" ", text)
     if "  " in text or "\t" in text:

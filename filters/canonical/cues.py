@@ -96,7 +96,7 @@ def sentence_end(text: str, start: int) -> int:
     for match in _SENTENCE_END.finditer(text, start, limit):
         end = match.start()
         if text[end] == ".":
-            word = _LAST_WORD.search(text, max(start, end - 10), end)
+            word = _LAST_WORD.search(text[max(start, end - 10) : end])
             if word:
                 name = word.group(1)
                 followed = text[match.end() : match.end() + 2]

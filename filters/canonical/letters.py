@@ -12,7 +12,7 @@ from lmrel_tasks.filters.canonical.options import NEGATED_AFTER, NEGATED_BEFORE
 class Letter(NamedTuple):
     """One letter of a text.
 
-    `role`: "opens" the text or a line of its own, is "chosen" by a conclusion or a verdict,
+    `role`: it "opens" a line, is a "line" of its own, is "chosen" by a conclusion or a verdict,
     stands in brackets ("bracketed"), or is "bare".
     """
 
@@ -65,6 +65,7 @@ _SPECIES = re.compile(
     r"|niger|baumannii|lumbricoides|thaliana|melanogaster|rerio|latum|discoideum|dermatitidis"
     r"|glabrata|catus|lupus|muridarum|psittaci|israelii|hydrophila|aegypti|gambiae)\b"
 )
+_INITIALS = re.compile(r"\. ?[A-Z]\. ?[A-Z]")
 _INITIAL_AFTER = re.compile(r"\. ?[A-Z](?:\.|[a-z])")
 _INITIAL_BEFORE = re.compile(r"(?:^|[^.!?:;,] ?)\b[A-Z][a-z]+ $|[A-Z]\. ?$")
 # After "A", these make it a letter; any other word makes it an article.
@@ -86,7 +87,7 @@ _DELIMITER = re.compile(r"[)\]}\"'*$]{0,3}(?:[.:,;)\]}]|\n|$| ?[—–]| -|(?= b
 _LINE_END = re.compile(r"[)\]}\"'*.$]{0,4}(?:\n|$)")
 _LOWER = re.compile(
     r"(?:(?:option|choice|letter|answer|the|definitely|clearly|probably|most|likely|is|:) ?"
-    r"|\W){0,6}(?<![\w'])([a-z])(?=[)\]}\"'*$]{0,3} ?(?:[.,;:)\]}\n]|$|because\b|since\b|as\b))"
+    r"|\W){0,6}(?<![\w'])([a-z])(?!\.\w)(?=[)\]}\"'*$]{0,3} ?(?:[.,;:)\]}\n]|$|because\b|since\b|as\b))"
 )
 
 
@@ -135,13 +136,16 @@ def _role(text: str, start: int, end: int, before: str) -> str | None:
             return None
         if verdict or _CHOSEN_BEFORE.search(before):
             return "chosen"
-        if not named and _INITIAL_AFTER.match(text, end) and _INITIAL_BEFORE.search(before):
+        if not named and (
+            _INITIALS.match(text, end)
+            or (_INITIAL_AFTER.match(text, end) and _INITIAL_BEFORE.search(before))
+        ):
             return None
     elif _CHOSEN_AFTER.match(text, end) or _CHOSEN_BEFORE.search(before):
         return "chosen"
     if _LINE_START.search(before):
         if _LINE_END.match(text, end):
-            return "chosen"
+            return "line"
         if bracketed or _DELIMITER.match(text, end):
             return "opens"
     return "bracketed" if bracketed else "bare"
@@ -169,6 +173,11 @@ def _is_listed(text: str, left: Letter, right: Letter) -> bool:
 def side_by_side(text: str, left: Letter, right: Letter) -> bool:
     """Whether two letters are joined as alternatives: "A or B", "(A), (B)", "A/B"."""
     return _JOIN.fullmatch(text, left.end, right.start) is not None
+
+
+def next_line(text: str, left: Letter, right: Letter) -> bool:
+    """Whether nothing but a line end and brackets stand between two letters."""
+    return not any(character.isalnum() for character in text[left.end : right.start])
 
 
 def lower_case(span: str, offset: int, allowed: str) -> list[Letter]:

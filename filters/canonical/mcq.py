@@ -22,7 +22,7 @@ from lmrel_tasks.filters.canonical.options import (
     choices_key,
     compile_options,
     exact,
-    mentions,
+    named,
 )
 from lmrel_tasks.filters.canonical.refusal import REFUSAL, find_refusal, goes_on
 
@@ -53,16 +53,10 @@ def _one(found: list[Letter], text: str) -> str | None:
 
 
 def _by_words(options: Options | None, span: str) -> str | None:
-    if options is None:
+    option = named(options, span) if options else None
+    if option is None:
         return None
-    whole = exact(options, span)
-    if whole >= 0:
-        return chr(ord("A") + whole)
-    found = mentions(options, span)
-    kept = {option for _, option, negated in found if not negated}
-    if len(kept) == 1:
-        return chr(ord("A") + kept.pop())
-    return "" if found else None
+    return chr(ord("A") + option) if option >= 0 else ""
 
 
 def mcq(raw: str, choices: Sequence[str] | None = None) -> str:
@@ -103,14 +97,16 @@ def mcq(raw: str, choices: Sequence[str] | None = None) -> str:
         found = [letter for letter in found if letter.start >= resumed]
         text_after = text[resumed:]
         return _one(found, text) or _by_words(options, text_after) or REFUSAL
-    return _unstated(text, found, options)
+    return _unstated(text, found, options, allowed)
 
 
 def _stated(
     text: str, cues: list[Cue], found: list[Letter], options: Options | None, allowed: str
 ) -> str | None:
     """What the last cue or conclusion states; None if the text has neither."""
-    concluded = [letter for letter in found if letter.role == "chosen" and not letter.negated]
+    concluded = [
+        letter for letter in found if letter.role in ("chosen", "line") and not letter.negated
+    ]
     last = concluded[-1] if concluded else None
     denied: str | None = None
     for cue in cues:
@@ -130,10 +126,18 @@ def _stated(
     if last is None:
         return denied
     at = found.index(last)
+    if last.role == "line" and at and found[at - 1].role == "line":
+        # A list of letters, a line each, chooses none of them.
+        if marks.next_line(text, found[at - 1], last) and found[at - 1].letter != last.letter:
+            return ""
     return _one(found[at:], text)
 
 
-def _unstated(text: str, found: list[Letter], options: Options | None) -> str:
+def _unstated(text: str, found: list[Letter], options: Options | None, allowed: str) -> str:
+    if not found:
+        found = marks.lower_case(text, 0, allowed)
+        if found and found[0].letter != "I":
+            return found[0].letter
     opening = {letter.letter for letter in found if letter.role == "opens" and not letter.negated}
     if len(opening) == 1:
         first = next(at for at, letter in enumerate(found) if letter.letter in opening)

@@ -224,7 +224,9 @@ def _last(text: str) -> tuple[str | None, str | None]:
     return None, year
 
 
-_OPERATOR_BEFORE = re.compile(r"\d\)? ?(?:[*+×÷^/]|-) ?\(?$|[\d%] ?(?:-|—) ?$|√[({ ]{0,2}$")
+_OPERATOR_BEFORE = re.compile(
+    r"\d\)? ?(?:[*+×÷^/]|-) ?\(?$|[\d%] ?(?:-|—) ?$|√[({ ]{0,2}$|\d (?:or|and) $"
+)
 
 
 def _unfinished(text: str, at: int, after: int) -> bool:
@@ -289,6 +291,8 @@ def _whole(text: str) -> str | None:
     value, after = read_number(text, at, negative, currency)
     if re.fullmatch(r"[^\d=≈]{0,40}", text[after:]):
         return value
+    if _RANGE.match(text, after) or _ALTERNATIVE.match(text, after) or _PAIR_END.match(text, after):
+        return ""
     return None
 
 

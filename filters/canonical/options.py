@@ -24,7 +24,8 @@ NEGATED_BEFORE = re.compile(
     r"|exclud\w*|reject\w*|discard\w*|rather than|instead of|other than|except|unlike|without"
     r"|than|over)|n't)"
     r"(?: (?:a|an|the|be|really|very|truly|clearly|necessarily|simply|just|quite|entirely|option"
-    r"|answer|choice|label|options|letter|both|either|at all|in any way|so|in)){0,3} ?[(\"'\[*:]{0,2}$",
+    r"|answer|choice|label|options|letter|both|either|at all|in any way|so|in)){0,3}"
+    r" ?[(\"'\[*:]{0,2}$",
     re.I,
 )
 NEGATED_AFTER = re.compile(
@@ -38,11 +39,29 @@ NEGATED_AFTER = re.compile(
 )
 
 
+_NONE_OF = re.compile(r"\b(?:none|neither) of (?:the|these|those|them)\b")
+_CLAUSE_END = re.compile(r"\W{0,3}(?:$|[.,;:!\n]|because\b|since\b|as\b|- |—)")
+_FILLER = re.compile(
+    r"(?:(?:most|very|definitely|clearly|likely|probably|the|an?|option|label) ?|\W){0,6}"
+)
+# What stands between two alternatives.
+BESIDE = re.compile(r"[\"')]{0,2} ?(?:or|and|/|,|\+|&) ?[\"'(]{0,2}(?:an? |the )?")
+
+
+class Mention(NamedTuple):
+    """One option named at [start, end) of a folded text."""
+
+    start: int
+    end: int
+    option: int
+    negated: bool
+
+
 class Options(NamedTuple):
     """Normalised option texts and the pattern that finds any of them, longest first."""
 
     texts: tuple[str, ...]
-    index: dict[str, int]
+    positions: dict[str, int]
     pattern: re.Pattern[str] | None
     none: int
 
@@ -75,41 +94,64 @@ def compile_options(choices: tuple[str, ...]) -> Options:
 def exact(options: Options, text: str) -> int:
     """Position of the option that a tidied text equals; -1 if there is none."""
     normal = normalise(text)
-    found = options.index.get(normal, -1)
+    found = options.positions.get(normal, -1)
     if found < 0 and options.none >= 0 and _NONE.fullmatch(normal):
         return options.none
     return found
 
 
-def mentions(options: Options, text: str) -> list[tuple[int, int, bool]]:
-    """(position in text, option, negated) of every option named, in order of appearance."""
-    folded = " ".join(nfc(text.casefold()).split())
-    found: list[tuple[int, int, bool]] = []
+def fold(text: str) -> str:
+    """Case and blanks as `mentions` sees them, so that its positions can be used."""
+    return " ".join(nfc(text.casefold()).split())
+
+
+def mentions(options: Options, text: str) -> list[Mention]:
+    """Options named in a text, in order of appearance; positions are those of `fold(text)`."""
+    folded = fold(text)
+    found: list[Mention] = []
     if options.pattern is not None:
         for match in options.pattern.finditer(folded):
-            at, end = match.span()
-            option = options.index[match.group()]
-            word = match.group()
-            if word in ("no", "not") and not _stands_alone(folded, at, end):
+            start, end = match.span()
+            if match.group() in ("no", "not") and not _stands_alone(folded, end):
                 continue
             negated = (
-                NEGATED_BEFORE.search(folded, max(0, at - 40), at) is not None
+                NEGATED_BEFORE.search(folded[max(0, start - 40) : start]) is not None
                 or NEGATED_AFTER.match(folded, end) is not None
             )
-            found.append((at, option, negated))
+            found.append(Mention(start, end, options.positions[match.group()], negated))
     if options.none >= 0 and not found:
-        match = re.search(r"\b(?:none|neither) of (?:the|these|those|them)\b", folded)
-        if match:
-            found.append((match.start(), options.none, False))
+        none = _NONE_OF.search(folded)
+        if none:
+            found.append(Mention(none.start(), none.end(), options.none, False))
     return found
 
 
-def _stands_alone(text: str, start: int, end: int) -> bool:
-    """ "no" names the label only where it ends a clause: "no." but not "no doubt"."""
-    return (
-        re.match(r"\W{0,3}(?:$|[.,;:!\n]|because\b|since\b|as\b|- |—)", text[end : end + 12])
-        is not None
-    )
+def named(options: Options, span: str) -> int | None:
+    """The one option a short span names: -1 if several or only denied ones, None if none.
+
+    An option that opens the span is the answer ("Berlin, because Paris is in France"), unless
+    the next one stands beside it ("Berlin or Paris").
+    """
+    whole = exact(options, span)
+    if whole >= 0:
+        return whole
+    found = mentions(options, span)
+    if not found:
+        return None
+    kept = [item for item in found if not item.negated]
+    if len({item.option for item in kept}) == 1:
+        return kept[0].option
+    if not kept or _FILLER.fullmatch(fold(span)[: kept[0].start]) is None:
+        return -1
+    first = kept[0]
+    other = next(item for item in kept if item.option != first.option)
+    between = fold(span)[first.end : other.start]
+    return -1 if BESIDE.fullmatch(between) else first.option
+
+
+def _stands_alone(text: str, end: int) -> bool:
+    """Whether "no" ends a clause and so names the label: "no." but not "no doubt"."""
+    return _CLAUSE_END.match(text, end) is not None
 
 
 def choices_key(choices: Sequence[str]) -> tuple[str, ...]:

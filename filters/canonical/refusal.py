@@ -12,9 +12,9 @@ import re
 REFUSAL = "refusal"
 
 _ABOUT_THE_TASK = (
-    r"(?:answer|help(?= ?(?:with|you|out|in|on|here|\W|$))|assist|provide|give|offer|comply"
-    r"|fulfil|fulfill|complete|respond|discuss|comment|engage|determine|solve|say|tell(?= (?:you"
-    r"|for|with|from|which|what|if|whether|\W))|know|decide|choose|pick|select|do (?:that|this|so)"
+    r"(?:answer|help(?= (?:with|you|out|here|on)\b|[^\w ]|$)|assist|provide|give|offer|comply"
+    r"|fulfil|fulfill|complete|respond|discuss|comment|engage|determine|solve|say"
+    r"|tell(?= (?:you|for|with|from|which|what|if|whether)\b|[^\w ]|$)|know|decide|choose|pick|select|do (?:that|this|so)"
     r"|make (?:a|that|this)|generate|produce|advise|diagnose|continue|proceed|support"
     r"|share|create|write|participate|speculate|confirm|verify|recommend)"
 )
@@ -33,7 +33,8 @@ _REFUSAL = re.compile(
     r"(?:know|have (?:an?|any|the|enough|sufficient|access|personal))\b"
     r"|(?:i have|i've got|i had) no (?:idea|clue|answer)\b"
     r"|(?:i am|i'm) not (?:sure|certain)\W*$"
-    r"|(?:i am|i'm) (?:sorry|afraid)[,.]? (?:but )?(?:i|we) (?:can ?not|can'?t|don'?t|do not|am unable)\b"
+    r"|(?:i am|i'm) (?:sorry|afraid)[,.]? (?:but )?(?:i|we)"
+    r" (?:can ?not|can'?t|don'?t|do not|am unable)\b"
     r"|as an? (?:ai|artificial intelligence|language model)\b[^.\n]{0,80}"
     r"\b(?:cannot|can'?t|unable|do not|don'?t|not able)\b"
     r"|unable to (?:answer|help|assist|comply|provide|determine|fulfil)\b"
