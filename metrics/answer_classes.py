@@ -16,17 +16,17 @@ Conventions
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lmrel_tasks.metrics.string_hash import hash_groups, hash_strings, mix
+
 Ties = Literal["random", "conservative"]
 Acceptable = Sequence[str | Collection[str]] | NDArray[np.integer]
-
-_BLOCK = 8192  # strings hashed at once: their arrays stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def count_classes(
             raise TypeError(
                 f"the answers of item {position} are one string; give a list, one string per run"
             )
-    lengths, hashes = _hash_groups(answers, "answers")
+    lengths, hashes = hash_groups(answers, "answers")
     # One row per item, sorted: equal answers are neighbours, and 0 (no answer) is left out
     matrix = _pad(lengths, hashes)
     ordered = np.sort(matrix, axis=1)
@@ -147,12 +147,13 @@ def scores(
         np.minimum.at(first, table.item[tied[good]], order[good])
         ahead = ~good & (order < first[table.item[tied]])
         rivals = tied[ahead]
-    result = 1.0 + above + np.bincount(table.item[rivals], minlength=table.n_items)
+    ahead_of_best = above + np.bincount(table.item[rivals], minlength=table.n_items)
+    result = (1 + ahead_of_best).astype(np.float64)
     result[best == 0] = np.inf
     return result
 
 
-def mode_accuracy(table: ClassTable, acceptable: Acceptable) -> NDArray[np.float64]:
+def mode_accuracy(table: ClassTable, acceptable: Acceptable) -> NDArray[np.floating]:
     """Chance, per item, that the most frequent class is acceptable when ties are drawn at random.
 
     A tie of t classes, a of them acceptable, gives a/t; an item without any class gives 0. The mean
@@ -164,7 +165,7 @@ def mode_accuracy(table: ClassTable, acceptable: Acceptable) -> NDArray[np.float
     leading = table.count == top[table.item]
     leaders = np.bincount(table.item[leading], minlength=table.n_items)
     good = np.bincount(table.item[leading & right], minlength=table.n_items)
-    return np.asarray(good / np.maximum(leaders, 1), dtype=np.float64)
+    return good / np.maximum(leaders, 1)
 
 
 def prediction_sets(table: ClassTable, m: float, seed: int = 0) -> list[list[str | int]]:
@@ -223,80 +224,26 @@ def _numbered(acceptable: Acceptable) -> NDArray[np.int64]:
 
 
 def _named(acceptable: Acceptable) -> NDArray[np.int64]:
-    sets = [(labels,) if isinstance(labels, str) else labels for labels in acceptable]
+    n = len(acceptable)
     try:
-        lengths, hashes = _hash_groups(sets, "acceptable labels")
+        if set(map(type, acceptable)) == {str}:  # one label each: no tuple around every one
+            lengths = np.ones(n, dtype=np.int64)
+            hashes = hash_strings([cast(Sequence[str], acceptable)], n)
+        else:
+            sets = [(labels,) if isinstance(labels, str) else labels for labels in acceptable]
+            lengths, hashes = hash_groups(sets, "acceptable labels")
     except TypeError as error:
         raise TypeError(
             f"{error}; give a string, or a set of strings that is empty if no answer is right, and "
             "leave out items of unknown label"
         ) from None
     if np.any(hashes == 0):
-        item = int(np.repeat(np.arange(len(sets)), lengths)[np.argmax(hashes == 0)])
+        item = int(np.repeat(np.arange(n), lengths)[np.argmax(hashes == 0)])
         raise ValueError(
             f"item {item} has an empty acceptable label; labels are canonical answers (an empty "
             "set, not an empty string, says that no answer is right)"
         )
     return _pad(lengths, hashes)
-
-
-def _hash_groups(
-    groups: Sequence[Collection[str]], what: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Lengths of the groups, and the hashes of all their strings in order."""
-    try:
-        lengths = np.fromiter(map(len, groups), dtype=np.int64, count=len(groups))
-    except TypeError:
-        item = next(i for i, group in enumerate(groups) if not hasattr(group, "__len__"))
-        raise TypeError(f"{what} of item {item} are {groups[item]!r}") from None
-    try:
-        return lengths, _hash_strings(groups, int(lengths.sum()))
-    except TypeError:
-        item, text = next(
-            (item, text)
-            for item, group in enumerate(groups)
-            for text in group
-            if not isinstance(text, str)
-        )
-        raise TypeError(f"{what} must be canonical strings, item {item} has {text!r}") from None
-
-
-def _hash_strings(groups: Sequence[Iterable[str]], total: int) -> NDArray[np.int64]:
-    """64-bit hashes, equal on every machine; '' is 0. One-to-one for up to 8 bytes of UTF-8.
-
-    A stand-in for the strings: two longer strings of an item share a hash with probability 2**-64.
-    All strings are hashed at once on their joined bytes, many times faster than one by one.
-    """
-    if total == 0:
-        return np.zeros(0, dtype=np.int64)
-    joined = "\0".join(["\0".join(group) for group in groups if group])
-    data = (joined + "\0").encode("utf-8", "surrogatepass") + bytes(8)
-    ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8)[:-8] == 0)
-    if len(ends) != total:  # a string holds the separator itself
-        replaced = [[text.replace("\0", "\ud800") for text in group] for group in groups]
-        return _hash_strings(replaced, total)
-    lengths = np.diff(ends, prepend=-1) - 1
-    # the 8 bytes that begin at every byte, as overlapping little-endian words
-    words = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
-    hashes = np.zeros(total, dtype=np.uint64)
-    for start in range(0, total, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        left = lengths[part]
-        at = ends[part] - left
-        hashed = _mix(_first_bytes(words[at], left))
-        hashed[left == 0] = 0
-        rest = np.flatnonzero(left > 8)
-        while len(rest):
-            left, at = left - 8, at + 8
-            hashed[rest] = _mix(hashed[rest] ^ _first_bytes(words[at[rest]], left[rest]))
-            rest = rest[left[rest] > 8]
-        hashes[part] = hashed
-    return hashes.view(np.int64)
-
-
-def _first_bytes(words: NDArray[np.uint64], n: NDArray[np.int64]) -> NDArray[np.uint64]:
-    # the rest is shifted out; strings hold no zero byte here, so their length is not lost
-    return words << (64 - 8 * np.minimum(n, 8)).view(np.uint64)
 
 
 def _pad(lengths: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -315,13 +262,13 @@ def _best_count(table: ClassTable, right: NDArray[np.bool_]) -> NDArray[np.int64
 
 
 def _tie_order(table: ClassTable, rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    stream = _mix(table.keys[table.item[rows]] ^ _mix(np.uint64(seed % 2**64)))
-    return _mix(_mix(table.code[rows].astype(np.uint64)) ^ stream)
+    stream = mix(table.keys[table.item[rows]] ^ mix(np.uint64(seed % 2**64)))
+    return mix(mix(table.code[rows].astype(np.uint64)) ^ stream)
 
 
 def _labels(table: ClassTable, rows: NDArray[np.int64]) -> list:
     items, codes = table.item[rows], table.code[rows]
-    if table.answers is None or table.codes is None:
+    if table.answers is None or table.codes is None or len(rows) == 0:
         return codes.tolist()
     runs = (table.codes[items] == codes[:, None]).argmax(axis=1)
     return [
@@ -339,14 +286,4 @@ def _hash_keys(keys: Sequence[Hashable] | None, n: int) -> NDArray[np.uint64]:
         if key in seen:
             raise ValueError(f"item key {key!r} occurs twice; every item needs its own")
         seen.add(key)
-    return _hash_strings([[str(key) for key in keys]], n).view(np.uint64)
-
-
-def _mix(x: NDArray[np.uint64] | np.uint64) -> NDArray[np.uint64]:
-    """The splitmix64 finaliser (Steele, Lea & Flood 2014, doi:10.1145/2714064.2660195)."""
-    z = np.atleast_1d(np.asarray(x, dtype=np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z ^= z >> np.uint64(shift)
-        z *= np.uint64(factor)
-    z ^= z >> np.uint64(31)
-    return z
+    return hash_strings([[str(key) for key in keys]], n).view(np.uint64)

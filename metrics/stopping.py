@@ -65,7 +65,7 @@ def required_counts(
         least = (int(np.floor((0.5 + e) * k)) + 1 for k, e in enumerate(margins, start=1))
         return (1, *(min(count, k) for count, k in zip(least, range(2, max_runs + 2), strict=True)))
     if rule == "eprocess":
-        return tuple(_least_certain_count(k, delta) for k in range(max_runs + 1))
+        return tuple(int(count) for count in _least_certain_counts(max_runs, delta))
     raise ValueError(f"rule {rule!r} does not decide on the leader's count alone")
 
 
@@ -227,7 +227,14 @@ def _certain_counts(max_runs: int, rule: Rule, delta: float) -> tuple[int, ...]:
     return required_counts(max_runs, "hoeffding" if rule == "hoeffding" else "eprocess", delta)
 
 
-def _least_certain_count(runs: int, delta: float) -> int:
-    counts = np.arange(runs + 1)
-    enough = log_evidence(counts, runs) >= np.log(2.0 / delta)
-    return int(np.argmax(enough)) if enough.any() else runs + 1
+def _least_certain_counts(max_runs: int, delta: float) -> NDArray[np.int64]:
+    runs = np.arange(max_runs + 1)
+    # evidence grows with the count: bisect between "not even 0 runs" and "one more than all"
+    too_few, enough = np.full(max_runs + 1, -1), runs + 1
+    while np.any(enough - too_few > 1):
+        middle = np.minimum((too_few + enough) // 2, runs)
+        certain = log_evidence(middle, runs) >= np.log(2.0 / delta)
+        open_ = enough - too_few > 1
+        enough = np.where(open_ & certain, middle, enough)
+        too_few = np.where(open_ & ~certain, middle, too_few)
+    return enough
