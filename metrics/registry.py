@@ -35,6 +35,7 @@ class ItemValue(float):
 PerItem = Callable[..., "float | None"]
 Aggregate = Callable[..., float]
 StandardError = Callable[..., "float | None"]
+Check = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Metric:
         needs: what must have been captured: ``"embeddings"``, ``"logprobs"``, ``"labels"``,
             ``"repeats"`` (two runs or more), ``"conditions"`` (two or more).
         per_condition: True if the metric is also reported for every condition by itself.
+        check: looks at the YAML arguments before anything is sampled; raises ValueError.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Metric:
     higher_is_better: bool
     needs: frozenset[str] = frozenset()
     per_condition: bool = False
+    check: Check | None = None
 
     def bind(self, arguments: Mapping[str, Any]) -> Metric:
         """The metric with its YAML arguments filled in.
@@ -80,6 +83,11 @@ class Metric:
         if unknown:
             takes = f"takes {', '.join(sorted(known))}" if known else "takes no arguments"
             raise ValueError(f"metric {self.name}: unknown argument {unknown[0]!r}; it {takes}")
+        if self.check is not None:
+            try:
+                self.check(arguments)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"metric {self.name}: {error}") from None
         fixed = {name: getattr(self, name) for name in ("name", "higher_is_better", "needs")}
         return Metric(**bound, **fixed, per_condition=self.per_condition)
 
@@ -129,6 +137,7 @@ def metric(
     aggregate: Aggregate = mean,
     standard_error: StandardError | None = None,
     name: str | None = None,
+    check: Check | None = None,
 ) -> Callable[[PerItem], PerItem]:
     """Register a per-item function as a metric.
 
@@ -140,6 +149,7 @@ def metric(
         standard_error: its standard error. By default SD/sqrt(n) for the mean, and the
             delete-one-item jackknife for any other aggregation.
         name: the metric's name; the function's own by default.
+        check: see `Metric`.
 
     Raises:
         ValueError: if the name is taken.
@@ -155,7 +165,7 @@ def metric(
             raise ValueError(f"metric {key} is registered twice")
         METRICS[key] = Metric(
             key, function, aggregate, standard_error, higher_is_better,
-            frozenset(needs), per_condition,
+            frozenset(needs), per_condition, check,
         )  # fmt: skip
         return function
 
