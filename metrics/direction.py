@@ -143,6 +143,8 @@ def direction_regression(
     x = np.asarray(direction, float)
     n_given = len(x)
     groups = np.arange(n_given) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    if len(groups) != n_given or any(np.shape(p)[0] != n_given for p in (targeted, benign)):
+        raise ValueError("targeted, benign, direction and clusters must have one entry per item")
     options = np.broadcast_to(np.asarray(outcome), (n_given,))
     after = _response(targeted, options, response, clip, "targeted")
     reference = _response(benign, options, response, clip, "benign")
@@ -152,8 +154,6 @@ def direction_regression(
         given.append(before)
     if np.isnan(x).any():
         raise ValueError(f"direction of item {int(np.flatnonzero(np.isnan(x))[0])} is NaN")
-    if len(groups) != n_given or any(len(values) != n_given for values in given):
-        raise ValueError("targeted, benign, direction and clusters must have one entry per item")
 
     kept = np.isfinite(given).all(axis=0)
     x, groups = x[kept], groups[kept]
