@@ -49,13 +49,13 @@ def hash_strings(groups: Sequence[Collection[str]], total: int) -> NDArray[np.in
     if len(ends) != total:  # a string holds the separator itself
         replaced = [[text.replace("\0", "\ud800") for text in group] for group in groups]
         return hash_strings(replaced, total)
-    lengths = np.diff(ends, prepend=-1) - 1
     # the 8 bytes that begin at every byte, as overlapping little-endian words
     words = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
     hashes = np.zeros(total, dtype=np.uint64)
     for start in range(0, total, _BLOCK):
         part = slice(start, start + _BLOCK)
-        left = lengths[part]
+        before = ends[start - 1] if start else -1
+        left = np.diff(ends[part], prepend=before) - 1
         at = ends[part] - left
         hashed = mix(_first_bytes(words[at], left))
         hashed[left == 0] = 0
