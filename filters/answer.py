@@ -15,7 +15,7 @@ class AnswerFilter(Filter):
     """Attach canonical answers; the texts stay as they are.
 
     Args:
-        kind: ``numeric``, ``mcq``, ``text``, ``code`` or ``label``.
+        kind: ``numeric``, ``mcq``, ``text``, ``code``, ``label`` or ``brackets``.
         choices: for ``mcq`` and ``label``: the options, as a list, or the name of the document
             field that holds them (a list, or a mapping with a ``text`` list as in ARC).
     """

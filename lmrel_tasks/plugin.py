@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,13 +31,15 @@ class Aggregation:
         self.metric = metric
         self.__name__ = metric.name
 
-    def __call__(self, values: Sequence[Any]) -> float:
-        return float(self.metric.aggregate(values))
+    def __call__(self, values: Sequence[Any]) -> float | str:
+        """The value; ``"N/A"`` where it is undefined, since JSON knows neither NaN nor infinity."""
+        value = float(self.metric.aggregate(values))
+        return value if math.isfinite(value) else "N/A"
 
     def stderr(self, values: Sequence[Any]) -> float | str:
         """Standard error over items; ``"N/A"``, as the harness writes it, where there is none."""
         error = self.metric.standard_error(values)
-        return "N/A" if error is None else float(error)
+        return "N/A" if error is None or not math.isfinite(error) else float(error)
 
 
 def install() -> None:

@@ -16,8 +16,8 @@ from lm_eval.api.registry import metric_registry
 from lm_eval.api.task import ConfigurableTask
 
 from lmrel_tasks.conditions import asked_under, joined, read_conditions
-from lmrel_tasks.filters.answer import as_run, options_of
-from lmrel_tasks.filters.canonical import canonical
+from lmrel_tasks.filters.answer import AnswerFilter, as_run, options_of
+from lmrel_tasks.labels import acceptable
 from lmrel_tasks.measures import Metric, condition_of, get_metric, run_record
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.registry import METRICS
@@ -80,6 +80,7 @@ class RepeatedTask(ConfigurableTask):
         }
         self._check_repeats(name)
         self._answer = self._answer_settings()
+        self._check_filters(name)
 
     # Configuration -----------------------------------------------------------------------------
 
@@ -164,6 +165,26 @@ class RepeatedTask(ConfigurableTask):
                     return {"kind": step.get("kind", "text"), "choices": step.get("choices")}
         return None
 
+    def _check_filters(self, task: str) -> None:
+        for ensemble in self._filters:
+            for make in ensemble.filters:
+                make()  # bad arguments are found now, not after sampling
+        steps = [
+            step["function"] for one in self.config.filter_list or () for step in one["filter"]
+        ]
+        if "behaviour" in steps and not self.config.unsafe_code:
+            raise ValueError(
+                f"task {task}: the filter behaviour runs what the model wrote; say "
+                "`unsafe_code: true`, so that the harness asks for --confirm_run_unsafe_code"
+            )
+        if self._answer is not None:
+            AnswerFilter(**self._answer)  # refuses a wrong kind before anything is sampled
+        if self.settings.stopping and (self._answer is None or "behaviour" in steps):
+            raise ValueError(
+                f"task {task}: metadata.lmrel.stopping looks at canonical answers while sampling; "
+                "it needs a filter `answer`, and cannot go with `behaviour`, which runs afterwards"
+            )
+
     def override_metric(self, metric_name: str) -> None:
         """Replace all metrics, as ``--predict_only`` does; nothing is embedded then."""
         super().override_metric(metric_name)
@@ -230,6 +251,9 @@ class RepeatedTask(ConfigurableTask):
     def _plan(self, request: SampleRequest) -> None:
         condition = self.conditions[request.idx]
         seed = self.settings.seed
+        if request.idx == 0 and self._answer and "bypass" not in self._metric_fn_list:
+            # A label that holds no answer is found before anything is sampled.
+            self._labels(request.doc, self._answer["kind"])
         plan = Plan(
             task=str(self.config.task),
             item=item_key(request.doc),
@@ -313,7 +337,7 @@ class RepeatedTask(ConfigurableTask):
 
     def _item(self, doc: Any, results: Sequence[Any]) -> Item:
         cells = [_runs(result) for result in results]
-        labels = self._labels(doc, cells)
+        labels = self._labels(doc, _kind(cells))
         return Item(
             key=item_key(doc),
             conditions=tuple(
@@ -324,24 +348,22 @@ class RepeatedTask(ConfigurableTask):
                 )
                 for condition, runs in zip(self.conditions, cells, strict=True)
             ),
-            labels=labels,
-            has_label=self.config.doc_to_target is not None,
+            labels=labels or (),
+            has_label=labels is not None,
             fields=doc,
         )
 
-    def _labels(self, doc: Any, cells: Sequence[Sequence[Run]]) -> tuple[str, ...]:
-        """Acceptable answers, through the same function as the runs' answers."""
+    def _labels(self, doc: Any, kind: str | None) -> tuple[str, ...] | None:
+        """Acceptable answers, through the same function as the runs' answers; None if unknown."""
         if self.config.doc_to_target is None:
-            return ()
+            return None
         target = self.doc_to_target(doc)
         if isinstance(target, int) and self.config.doc_to_choice is not None:
             target = self.doc_to_choice(doc)[target]
-        accepted = target if isinstance(target, list) else [target]
-        kind = next((run.kind for runs in cells for run in runs if run.kind is not None), None)
-        if kind is None:
-            return tuple(str(one).strip() for one in accepted)
-        options = _options(doc, self._answer)
-        return tuple(dict.fromkeys(canonical(str(one), kind, options) for one in accepted))
+        try:
+            return acceptable(target, kind, _options(doc, self._answer))
+        except ValueError as error:
+            raise ValueError(f"task {self.config.task}, item {item_key(doc)}: {error}") from None
 
     def _stock_scores(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
         """The harness's own metrics: its score of each run, averaged over runs."""
@@ -368,8 +390,9 @@ class RepeatedTask(ConfigurableTask):
             "conditions": [condition.name for condition in self.conditions],
             "runs": [[run_record(run) for run in runs] for runs in cells],
         }
-        if self.config.doc_to_target is not None:
-            record["labels"] = list(self._labels(doc, cells))
+        labels = self._labels(doc, _kind(cells))
+        if labels is not None:
+            record["labels"] = list(labels)
         return record
 
 
@@ -391,6 +414,11 @@ def _embed_class() -> Any:
 def _options(doc: Any, answer: Mapping[str, Any] | None) -> tuple[str, ...] | None:
     options = options_of(doc, answer["choices"]) if answer else None
     return None if options is None else tuple(options)
+
+
+def _kind(cells: Sequence[Sequence[Run]]) -> str | None:
+    """Kind of the runs' canonical answers, None if no answer filter has seen them."""
+    return next((run.kind for runs in cells for run in runs if run.kind is not None), None)
 
 
 def _runs(result: Any) -> list[Run]:
