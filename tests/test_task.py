@@ -213,7 +213,7 @@ def test_predict_only_computes_no_metric(tmp_path):
         ({"metric_list": [{"metric": "acc", "alpha": 1}]}, ValueError, "unknown argument 'alpha'"),
         ({"metric_list": [{"metric": "acc"}, {"metric": "acc"}]}, ValueError, "listed twice"),
         ({"filter_list": [{"name": "none", "filter": [{"function": "answer", "kind": "x"}]}]},
-         ValueError, "filter answer: kind must be one of"),
+         ValueError, "kind must be one of"),
     ],
 )  # fmt: skip
 def test_bad_settings_name_the_task_and_the_field(tmp_path, changes, error, words):
@@ -255,10 +255,11 @@ def test_conditions_each_get_their_prompt_and_seeds(tmp_path):
 
 def test_identical_texts_at_high_temperature_warn(tmp_path, caplog):
     items = [{"question": f"q{i}?", "answer": "yes"} for i in range(12)]
+    text = "yes, that is how it is"
     write_task(tmp_path, "t", items)
     with caplog.at_level(logging.WARNING):
-        evaluate(ScriptedLM(lambda p, r: "yes"), tmp_path, "t")
-    assert any("ignores the seed" in record.getMessage() for record in caplog.records)
+        evaluate(ScriptedLM(lambda p, r: text), tmp_path, "t")
+    assert any("uses one seed" in record.getMessage() for record in caplog.records)
 
 
 def test_run_survives_pickling():
@@ -269,3 +270,27 @@ def test_run_survives_pickling():
     again = pickle.loads(pickle.dumps(run))
     assert (again, again.capture, again.answer, again.kind) == (run, run.capture, "a", "text")
     assert np.array_equal(again.embedding, run.embedding)
+
+
+def test_store_spares_every_run_that_it_has(tmp_path, monkeypatch):
+    monkeypatch.setenv("LMREL_STORE", str(tmp_path / "runs.sqlite"))
+    write_task(tmp_path, "t", ITEMS)
+    first = ScriptedLM(alternating)
+    before = evaluate(first, tmp_path, "t", limit=4)
+    assert len(first.asked) == 16
+    again = ScriptedLM(lambda p, r: "never asked")
+    after = evaluate(again, tmp_path, "t", limit=4)
+    assert again.asked == []
+    assert after["results"] == before["results"]
+    assert after["samples"] == before["samples"]
+    more = ScriptedLM(alternating)
+    evaluate(more, tmp_path, "t")
+    assert {prompt for prompt, _, _ in more.asked} == {"q4?", "q5?"}
+    write_task(tmp_path, "t", ITEMS, repeats=6)
+    longer = ScriptedLM(alternating)
+    evaluate(longer, tmp_path, "t")
+    assert sorted({run for _, run, _ in longer.asked}) == [4, 5]
+    assert len(longer.asked) == 12
+    other = ScriptedLM(alternating)
+    evaluate(other, tmp_path, "t", gen_kwargs="temperature=0.5")
+    assert len(other.asked) == 36

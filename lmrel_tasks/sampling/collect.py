@@ -10,17 +10,21 @@ import importlib
 import logging
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from tqdm import tqdm
 
 from lmrel_tasks.filters.canonical import canonical
+from lmrel_tasks.identity import cell_key, model_identity, run_key
 from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.request import NOT_DRAWN, Plan, SampleRequest
 from lmrel_tasks.run import Capture, Run
 from lmrel_tasks.sampling import Cell, run_seed, sample_runs
+from lmrel_tasks.sampling.identical import identical_texts_warning
+from lmrel_tasks.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,7 @@ class Progress:
     plan: Plan
     wanted: int
     runs: dict[int, Run] = field(default_factory=dict)
+    key: bytes | None = None
 
     def cell(self, indices: Sequence[int]) -> Cell:
         settings = self.plan.settings
@@ -100,12 +105,77 @@ def sample_until(
     _load_backends()
     cells = _group(requests)
     total = sum(one.wanted for one in cells)
-    with tqdm(total=total, desc="Sampling runs", unit="run", disable=disable_tqdm) as bar:
-        for _, _ in _draw(lm, cells):
+    with (
+        _shelf(lm, cells) as shelf,
+        tqdm(total=total, desc="Sampling runs", unit="run", disable=disable_tqdm) as bar,
+    ):
+        tokens = 0
+        for run in _draw(lm, cells, shelf):
+            tokens += run.capture.tokens or 0
+            bar.set_postfix_str(f"{tokens} tokens", refresh=False)
             bar.update()
+        # What a stopping rule left out is done too.
+        bar.update(total - bar.n)
     _warn_if_identical(cells)
     _check_missing(cells)
     return [run for one in cells for run in one.row()]
+
+
+class Shelf:
+    """The places of this study's runs in the store; without a store it keeps nothing."""
+
+    def __init__(self, lm: Any, paths: Iterable[str]) -> None:
+        self.stores = {path: Store.open(path) for path in paths}
+        self.model = model_identity(lm) if self.stores else {}
+
+    def kept(self, one: Progress, indices: Iterable[int]) -> dict[int, Run]:
+        """Those of the runs that the store has."""
+        store = self._store(one)
+        if store is None:
+            return {}
+        keys = {self._key(one, index): index for index in indices}
+        return {keys[key]: run for key, run in store.get_many(keys).items()}
+
+    def keep(self, one: Progress, index: int, run: Run) -> None:
+        """Put a run into the store."""
+        store = self._store(one)
+        if store is not None:
+            about = {
+                "model": self.model,
+                "task": one.plan.task,
+                "item": one.plan.item,
+                "condition": one.plan.condition,
+                "run": index,
+            }
+            store.put(self._key(one, index), run, about)
+
+    def _store(self, one: Progress) -> Store | None:
+        return self.stores.get(one.plan.settings.store or "")
+
+    def _key(self, one: Progress, index: int) -> bytes:
+        if one.key is None:
+            settings = one.plan.settings
+            one.key = cell_key(
+                self.model,
+                *one.request.arguments[:2],
+                one.plan.item,
+                one.plan.condition,
+                {"top_logprobs": settings.top_logprobs, "logprobs": settings.logprobs},
+            )
+        return run_key(one.key, one.seed(index), index)
+
+    def close(self) -> None:
+        for store in self.stores.values():
+            store.close()
+
+
+@contextmanager
+def _shelf(lm: Any, cells: Sequence[Progress]) -> Iterator[Shelf]:
+    shelf = Shelf(lm, {path for one in cells if (path := one.plan.settings.store)})
+    try:
+        yield shelf
+    finally:
+        shelf.close()
 
 
 def _load_backends() -> None:
@@ -129,49 +199,43 @@ def _group(requests: Sequence[SampleRequest]) -> list[Progress]:
     return cells
 
 
-def _draw(lm: Any, cells: Sequence[Progress]) -> Iterator[tuple[Progress, int]]:
+def _draw(lm: Any, cells: Sequence[Progress], shelf: Shelf) -> Iterator[Run]:
     """Draw the runs of all cells in rounds; yields each run that is there.
 
     Without a stopping rule there is one round. With one, each round asks every unfinished cell
     for the fewest runs after which its rule could stop.
     """
-    waiting = {id(one): one for one in cells}
-    while waiting:
-        asked = [(one, indices) for one in waiting.values() if (indices := one.next_indices())]
-        waiting = {id(one): one for one, _ in asked if one.rule}
-        if not asked:
-            return
-        wanted = [one.cell(indices) for one, indices in asked]
-        for position, index, run in sample_runs(lm, wanted):
-            one = asked[position][0]
+    waiting = list(cells)
+    while asked := [(one, indices) for one in waiting if (indices := one.next_indices())]:
+        waiting = [one for one, _ in asked if one.rule]
+        for one, indices in asked:
+            kept = shelf.kept(one, indices)
+            one.runs.update(kept)
+            yield from kept.values()
+        short = [
+            (one, left) for one, all_ in asked if (left := [i for i in all_ if i not in one.runs])
+        ]
+        if not short:
+            continue
+        for position, index, run in sample_runs(lm, [one.cell(left) for one, left in short]):
+            one = short[position][0]
             one.runs[index] = run
-            yield one, index
+            shelf.keep(one, index, run)
+            yield run
 
 
-def _sampled(one: Progress) -> bool:
-    settings = one.request.arguments[1]
-    return settings.get("do_sample") is not False and float(settings.get("temperature") or 0) > 0
-
-
-def _warn_if_identical(cells: Sequence[Progress], enough: int = 8) -> None:
-    """Warn when every item's runs are the same text although they were sampled."""
-    judged = [one for one in cells if _sampled(one) and len(one.runs) > 1]
-    texts = [{str(run) for run in one.runs.values() if not run.missing} for one in judged]
-    if len(judged) >= enough and all(len(group) <= 1 for group in texts):
-        log.warning(
-            "task %s: all runs of each of %d items are the same text at a temperature above 0. "
-            "The likely cause is a server or proxy that ignores the seed and caches answers, or "
-            "a temperature too low to matter; repeatability would be overstated.",
-            judged[0].plan.task,
-            len(judged),
-        )
+def _warn_if_identical(cells: Sequence[Progress]) -> None:
+    for task, group in _by_task(cells).items():
+        settings = group[0].request.arguments[1]
+        sampled = settings.get("do_sample") is not False
+        texts = [[run for run in one.runs.values() if not run.missing] for one in group]
+        temperature = float(settings.get("temperature") or 0) if sampled else 0.0
+        if warning := identical_texts_warning(texts, temperature):
+            log.warning("task %s: %s", task, warning)
 
 
 def _check_missing(cells: Sequence[Progress]) -> None:
-    by_task: dict[str, list[Progress]] = defaultdict(list)
-    for one in cells:
-        by_task[one.plan.task].append(one)
-    for task, group in by_task.items():
+    for task, group in _by_task(cells).items():
         runs = [run for one in group for run in one.runs.values()]
         missing = [run for run in runs if run.missing]
         allowed = group[0].plan.settings.max_missing
@@ -182,3 +246,10 @@ def _check_missing(cells: Sequence[Progress]) -> None:
                 f"{missing[0].capture.error}. With a store the other runs are kept: run the same "
                 "command again to ask for the missing ones."
             )
+
+
+def _by_task(cells: Sequence[Progress]) -> dict[str, list[Progress]]:
+    groups: dict[str, list[Progress]] = defaultdict(list)
+    for one in cells:
+        groups[one.plan.task].append(one)
+    return groups
