@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from lmrel_tasks.metrics.comparisons import TestResult
-from lmrel_tasks.metrics.reml import fit_reml
+from lmrel_tasks.metrics.reml import fit_reml, intercept_start, intercept_variance_ratio
 
 Alternative = Literal["two-sided", "less", "greater"]
 
@@ -115,9 +116,17 @@ def mixed_comparison(
         return replace(empty, coefficient=0.0, note="the metric does not vary")
     # Standardised, so that the optimiser's tolerances fit metrics of any size.
     frame["metric"] = (frame["metric"] - frame["metric"].mean()) / scale
-    fit = fit_reml(MixedLM.from_formula("metric ~ correct", frame, groups=frame["item"]))
-    if fit is None:
-        return replace(empty, note="the model did not converge")
+    model = MixedLM.from_formula("metric ~ correct", frame, groups=frame["item"])
+    ratio = intercept_variance_ratio(model)
+    if ratio == 0.0:
+        # Without item variance the model is the ordinary regression.
+        fit = OLS.from_formula("metric ~ correct", frame).fit(use_t=False)
+        item_variance = 0.0
+    else:
+        fit = fit_reml(model, intercept_start(model, ratio))
+        if fit is None:
+            return replace(empty, note="the model did not converge")
+        item_variance = float(np.asarray(fit.cov_re)[0, 0])
     low, high = fit.conf_int(alpha=1 - confidence_level).loc["correct"]
     return MixedComparison(
         coefficient=float(fit.params["correct"]) * scale,
@@ -125,7 +134,7 @@ def mixed_comparison(
         ci_low=float(low) * scale,
         ci_high=float(high) * scale,
         pvalue=float(fit.pvalues["correct"]),
-        item_variance=float(np.asarray(fit.cov_re)[0, 0]) * scale**2,
+        item_variance=item_variance * scale**2,
         residual_variance=float(fit.scale) * scale**2,
         n=n,
         n_items=n_items,

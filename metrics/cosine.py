@@ -79,21 +79,26 @@ def cell_sums(embeddings: ArrayLike) -> CellSums:
         raise ValueError(f"embeddings must have shape (..., R, d), got {x.shape}")
     if x.shape[-1] == 0 and x.shape[-2] > 0:
         raise ValueError("embeddings have no dimensions (d = 0)")
-    # Scaling by the largest entry first keeps the norm of huge or tiny vectors in range.
-    largest = np.abs(x).max(axis=-1, initial=0.0)
-    present = np.isfinite(largest) & (largest > 0)
-    if not present.all():
-        x = np.where(present[..., None], x, 0.0)
-        largest = np.where(present, largest, 1.0)
-    unit = x / largest[..., None]
-    norm = np.sqrt(np.einsum("...d,...d->...", unit, unit))
-    unit /= np.where(present, norm, 1.0)[..., None]
+    square = np.einsum("...d,...d->...", x, x)
+    if not ((square > 1e-200) & (square < 1e200)).all():
+        # Rare: missing rows, or entries whose squares leave the range of floats.
+        largest = np.abs(x).max(axis=-1, initial=0.0)
+        largest[~np.isfinite(largest)] = 0.0
+        present = largest > 0
+        x = np.where(present[..., None], x, 0.0) / np.where(present, largest, 1.0)[..., None]
+        square = np.where(present, np.einsum("...d,...d->...", x, x), 1.0)
+    else:
+        present = np.ones(square.shape, dtype=bool)
+    unit = x / np.sqrt(square)[..., None]
     count = present.sum(axis=-1)
     total = unit.sum(axis=-2)
-    mean = total / np.maximum(count, 1)[..., None]
-    unit -= mean[..., None, :]
-    distance = np.einsum("...d,...d->...", unit, unit)
-    scatter = np.where(present, distance, 0.0).sum(axis=-1)
+    share = 1.0 / np.maximum(count, 1)
+    scatter = count - share * np.einsum("...d,...d->...", total, total)
+    if np.any(scatter < 1e-4 * count):
+        # Vectors that nearly coincide: subtract the mean first, the difference above cancels.
+        unit -= (total * share[..., None])[..., None, :]
+        distance = np.einsum("...d,...d->...", unit, unit)
+        scatter = np.where(present, distance, 0.0).sum(axis=-1)
     return CellSums(count, total, scatter, x.shape[-2] - count)
 
 

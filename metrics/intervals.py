@@ -149,14 +149,16 @@ def weight_bootstrap(
         raise ValueError(f"a bootstrap over items needs at least two items, got {n_items}")
 
     def on_indices(index: NDArray[np.intp], axis: int = -1) -> FloatArray:
-        index = np.atleast_2d(np.asarray(index, dtype=np.intp))
-        rows = np.arange(len(index))[:, None] * n_items
-        drawn = np.bincount((index + rows).ravel(), minlength=len(index) * n_items)
-        weights = drawn.reshape(len(index), n_items).astype(np.float64)
-        return np.atleast_2d(np.asarray(statistic(weights), dtype=np.float64))
+        single = index.ndim == 1
+        rows = np.atleast_2d(index)
+        first = np.arange(len(rows))[:, None] * n_items
+        drawn = np.bincount((rows + first).ravel(), minlength=len(rows) * n_items)
+        weights = drawn.reshape(len(rows), n_items).astype(np.float64)
+        result = np.atleast_2d(np.asarray(statistic(weights), dtype=np.float64))
+        return result[:, 0] if single else result
 
-    # Batches bound the memory of the weights, here to about 16 MB.
-    batch = int(np.clip(2_000_000 // n_items, 1, n_resamples))
+    # Batches bound the memory of the weights, here to 4 MB.
+    batch = int(np.clip(500_000 // n_items, 1, n_resamples))
     level = _widened(confidence_level, n_items) if widen else confidence_level
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -171,7 +173,7 @@ def weight_bootstrap(
             method="BCa" if method == "bca" else "percentile",
             random_state=np.random.default_rng(seed),
         )
-    estimates = on_indices(np.arange(n_items))[:, 0]
+    estimates = on_indices(np.arange(n_items))
     draws = np.reshape(result.bootstrap_distribution, (len(estimates), -1))
     lows = np.reshape(result.confidence_interval.low, -1)
     highs = np.reshape(result.confidence_interval.high, -1)
