@@ -194,7 +194,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     config = quantised.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
-    plain = type(quantised)(config).to(torch.float32)
+    plain = type(quantised)(config).float()
     plain.load_state_dict(quantised.state_dict())
     plain.generation_config = quantised.generation_config
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="convert-") as work:

@@ -159,9 +159,7 @@ def rank(scores: torch.Tensor, width: int) -> Ranked:
     return Ranked(values, ids, vocabulary)
 
 
-def draw(
-    scores: torch.Tensor, ranked: Ranked, u: FloatArray, warp: Warp, keep: int = 0
-) -> Drawn:
+def draw(scores: torch.Tensor, ranked: Ranked, u: FloatArray, warp: Warp, keep: int = 0) -> Drawn:
     """Draw one token per row by inverting the warped distribution's cumulative sum.
 
     Args:
@@ -178,7 +176,9 @@ def draw(
     # Where all survivors are at hand their sum is 1 up to rounding; make it exactly so.
     target = np.where(open_end, u, u * cumulative[:, -1])
     column = (cumulative <= target[:, None]).sum(axis=-1)
-    again = open_end & (warp.truncates | (column >= logp.shape[1]))
+    # Which of the tokens tied with the last candidate were ranked is chance: rank them all.
+    sure = (ranked.scores > ranked.scores[:, -1:]).sum(axis=-1)
+    again = open_end & (warp.truncates | (column >= sure))
     last = np.isfinite(logp).sum(axis=-1) - 1
     column = np.minimum(column, last)[:, None]
     ids = np.take_along_axis(ranked.ids, column, axis=-1)[:, 0]

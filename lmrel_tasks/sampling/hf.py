@@ -16,6 +16,7 @@ from lmrel_tasks.run import Capture, Run
 from lmrel_tasks.sampling import Cell, capture, draws, sample_runs
 from lmrel_tasks.sampling.forward import ExpandedCache
 from lmrel_tasks.sampling.generation import Decoding, counted, decoding, ended, finished_text
+from lmrel_tasks.sampling.shared_prefix import SharedPrefix, works_with
 
 # Runs of one prompt are decoded together up to this many, whatever the harness's batch size.
 ROWS_OF_ONE_PROMPT = 64
@@ -125,7 +126,8 @@ def _decode(
 
     With ``leave`` false, finished rows go on costing time until their whole batch is over.
     """
-    kv = ExpandedCache(lm)
+    kv: SharedPrefix | ExpandedCache
+    kv = SharedPrefix(lm) if works_with(lm) else ExpandedCache(lm)
     queue = deque(sorted(_split(jobs, capacity), key=lambda job: -len(job.prompt)))
     active: list[Row] = []
     while queue or active:
