@@ -154,6 +154,8 @@ class FaultServer:
     async def _answer(self, request: web.Request, payload: dict[str, Any]) -> web.StreamResponse:
         chat = "messages" in payload
         prompt = payload["messages"][-1]["content"] if chat else payload["prompt"]
+        if not isinstance(prompt, str):
+            prompt = json.dumps(prompt)
         n = int(payload.get("n") or 1)
         refused = self._refused(payload, n)
         if refused is not None:

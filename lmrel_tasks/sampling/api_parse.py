@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval.models.api_models import LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER
 
 from lmrel_tasks.run import Capture, Run
-from lmrel_tasks.sampling.summary import Position, positions_before, summarise
+from lmrel_tasks.sampling.summary import Position, largest, number, positions_before, summarise
 
 _FINISH = {
     "length": "length",
@@ -157,7 +157,7 @@ def _chat_position(entry: Mapping[str, Any], k: int) -> Position:
     top = entry.get("top_logprobs") or []
     # Two tokens may print alike; their bytes or ids tell them apart.
     by_identity = {_identity(one): one.get("logprob") for one in top if isinstance(one, Mapping)}
-    return Position(_piece(entry), _number(entry.get("logprob")), _largest(by_identity.values(), k))
+    return Position(_piece(entry), number(entry.get("logprob")), largest(by_identity.values(), k))
 
 
 def _completion_positions(logprobs: Mapping[str, Any], k: int) -> list[Position]:
@@ -168,8 +168,8 @@ def _completion_positions(logprobs: Mapping[str, Any], k: int) -> list[Position]
     for index, token in enumerate(tokens):
         here = top[index] if index < len(top) else None
         values = here.values() if isinstance(here, Mapping) else ()
-        logprob = _number(chosen[index]) if index < len(chosen) else None
-        positions.append(Position(_token_bytes(token), logprob, _largest(values, k)))
+        logprob = number(chosen[index]) if index < len(chosen) else None
+        positions.append(Position(_token_bytes(token), logprob, largest(values, k)))
     return positions
 
 
@@ -197,16 +197,6 @@ def _token_bytes(token: Any) -> bytes:
         except (UnicodeDecodeError, UnicodeEncodeError):
             return text.encode("utf-8", "surrogatepass")
     return text.encode("utf-8", "surrogatepass")
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def _largest(values: Any, k: int) -> tuple[float, ...]:
-    """The k largest: servers append the chosen token when it is not among them."""
-    numbers = [float(value) for value in values if isinstance(value, (int, float))]
-    return tuple(sorted(numbers, reverse=True)[:k])
 
 
 def all_alike(texts: Sequence[str]) -> bool:

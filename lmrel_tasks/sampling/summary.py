@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lmrel_tasks.metrics import entropy as token_entropy
+from lmrel_tasks.sampling import capture
 
 # Servers write -9999 for a token that is not among the candidates.
 IMPOSSIBLE = -9990.0
@@ -47,28 +47,34 @@ def positions_before(positions: Sequence[Position], kept: bytes) -> Sequence[Pos
 def summarise(positions: Sequence[Position]) -> dict[str, Any]:
     """The captured fields of `lmrel_tasks.run.Capture` for the tokens that count.
 
-    Positions without a candidate are left out of the means; without any, only the token count
-    (and the summed log-probability, if every token has one) is returned. Entropies are in bits of
-    the renormalised top-k distribution, each position with its own k.
+    Positions without a candidate are left out of the means; the summed log-probability is there
+    only if every token has one.
     """
-    fields: dict[str, Any] = {"tokens": len(positions)}
-    chosen = [position.logprob for position in positions]
-    if chosen and all(value is not None and value > IMPOSSIBLE for value in chosen):
-        fields["logprob"] = float(sum(value for value in chosen if value is not None))
-    width = max((len(position.candidates) for position in positions), default=0)
-    if width == 0:
-        return fields
-    table = np.full((len(positions), width), -np.inf)
-    for row, position in zip(table, positions, strict=True):
-        row[: len(position.candidates)] = position.candidates
-    table[table < IMPOSSIBLE] = -np.inf
-    table[np.isnan(table)] = -np.inf
-    k = token_entropy.effective_k(table)
-    if not np.any(k > 0):
-        return fields
-    bits = token_entropy.topk_entropy(table)
-    fields["entropy"] = float(token_entropy.run_entropy(bits))
-    fields["certainty"] = float(token_entropy.run_certainty(bits, k))
-    fields["tail_mass"] = float(token_entropy.nanmean(token_entropy.tail_mass(table)))
-    fields["top_k"] = float(k[k > 0].mean())
-    return fields
+    fields: dict[str, Any] = {}
+    seen = [position.candidates for position in positions if position.candidates]
+    if seen:
+        table = np.full((len(seen), max(map(len, seen))), -np.inf)
+        for row, candidates in zip(table, seen, strict=True):
+            row[: len(candidates)] = candidates
+        fields = capture.summarise(list(capture.reduce_tokens(table, np.zeros(len(seen)))))
+    fields.pop("logprob", None)
+    chosen = [position.logprob for position in positions if position.logprob is not None]
+    if positions and len(chosen) == len(positions):
+        fields["logprob"] = float(sum(chosen))
+    return {"tokens": len(positions), **fields}
+
+
+def largest(values: Iterable[Any], k: int) -> tuple[float, ...]:
+    """The k largest log-probabilities: servers append the chosen token when it is not among them.
+
+    What is no number, NaN or marked impossible is no candidate.
+    """
+    numbers = (number(value) for value in values)
+    return tuple(sorted((one for one in numbers if one is not None), reverse=True)[:k])
+
+
+def number(value: Any) -> float | None:
+    """A log-probability as a float; None for anything that is none."""
+    if not isinstance(value, (int, float)) or not value > IMPOSSIBLE:
+        return None
+    return min(float(value), 0.0)
