@@ -10,8 +10,9 @@ Writes beside itself
 ``wordnet_pos.tsv``
     lemma, and how often WordNet's sense-tagged texts use it as noun, verb, adjective, adverb.
 ``wordnet_synonyms.tsv``
-    part of speech and two lemmas that are the dominant sense of each other. Pairs listed in
-    ``synonyms_rejected.txt`` (read and judged by hand) are left out.
+    part of speech, a lemma, and a lemma that may stand in its place. Only pairs listed in
+    ``synonyms_reviewed.txt`` (read and judged by hand) are kept; ``--all`` prints every pair that
+    passes the counts, for review.
 
 A pair is kept when both words are single lower-case words, are tagged mostly with that part of
 speech, and the shared synset is the first sense of both and carries most of both words' tags: so
@@ -84,15 +85,24 @@ def dominant(lemma: str, pos: str, counts: dict[tuple[str, str], Counter[int]]) 
     )
 
 
-def rejected() -> set[frozenset[str]]:
-    lines = (HERE / "synonyms_rejected.txt").read_text().splitlines()
-    return {frozenset(line.split()) for line in lines if line and not line.startswith("#")}
+def reviewed() -> set[tuple[str, str, str]]:
+    """Accepted (part of speech, from, to) triples."""
+    accepted = set()
+    for line in (HERE / "synonyms_reviewed.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            pos, left, way, right = line.split()
+            accepted.add((pos, left, right))
+            if way == "=":
+                accepted.add((pos, right, left))
+    return accepted
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder with WordNet's data.*, index.* files")
-    folder: Path = parser.parse_args().folder
+    parser.add_argument("--all", action="store_true", help="print every pair for review")
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
     counts = sense_counts(folder)
 
     lemmas = sorted({lemma for lemma, _ in counts if re.fullmatch(r"[a-z]{2,}", lemma)})
@@ -104,7 +114,6 @@ def main() -> None:
         HEADER + "# lemma\tnoun\tverb\tadj\tadv\n" + "\n".join(rows) + "\n"
     )
 
-    skip = rejected()
     pairs = set()
     for pos in POS_ORDER:
         first = first_senses(folder, pos)
@@ -114,12 +123,16 @@ def main() -> None:
                 for w in words
                 if PLAIN_WORD.fullmatch(w) and first.get(w) == offset and dominant(w, pos, counts)
             ]
-            pairs |= {(pos, a, b) for a, b in permutations(good, 2) if a < b}
-    kept = sorted(p for p in pairs if frozenset(p[1:]) not in skip)
+            pairs |= {(pos, a, b) for a, b in permutations(good, 2)}
+    if arguments.all:
+        print("\n".join(" ".join(pair) for pair in sorted(pairs)))
+    kept = sorted(pairs & reviewed())
     (HERE / "wordnet_synonyms.tsv").write_text(
         HEADER + "# pos\tlemma\tlemma\n" + "\n".join("\t".join(p) for p in kept) + "\n"
     )
-    print(f"{len(rows)} lemmas, {len(kept)} pairs ({len(pairs) - len(kept)} rejected)")
+    print(f"{len(rows)} lemmas, {len(kept)} of {len(pairs)} pairs")
+    for pair in sorted(reviewed() - pairs):
+        print("reviewed but not a dominant pair of WordNet:", *pair)
 
 
 if __name__ == "__main__":
