@@ -152,7 +152,8 @@ def internal_stability(certainty: ArrayLike, *, ddof: int = 1) -> FloatArray:
     return 1.0 - 2.0 * np.sqrt(variance)
 
 
-def _mean_pair_distance(values: ArrayLike) -> FloatArray:
+def mean_pair_distance(values: ArrayLike) -> FloatArray:
+    """Mean of |x_p - x_q| over pairs of conditions; (..., P) -> (...), NaN entries left out."""
     x = np.asarray(values, dtype=np.float64)
     first, second = np.triu_indices(x.shape[-1], 1)
     return nanmean(np.abs(x[..., first] - x[..., second]))
@@ -174,7 +175,7 @@ def internal_reproducibility(mean_entropy: ArrayLike, k: float, *, base: float =
     """
     if not k >= 2:
         raise ValueError(f"k must be at least 2 for a normalised entropy, got {k}")
-    return 1.0 - _mean_pair_distance(mean_entropy) * _log_base(base) / np.log(k)
+    return 1.0 - mean_pair_distance(mean_entropy) * _log_base(base) / np.log(k)
 
 
 def certainty_reproducibility(certainty: ArrayLike) -> FloatArray:
@@ -183,4 +184,4 @@ def certainty_reproducibility(certainty: ArrayLike) -> FloatArray:
     Equals `internal_reproducibility` when all positions have the same k, and stays right when
     positions have their own.
     """
-    return 1.0 - _mean_pair_distance(certainty)
+    return 1.0 - mean_pair_distance(certainty)

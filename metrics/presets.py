@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lmrel_tasks.metrics.cosine import CellSums, between_cosine, centroid_cosine, within_cosine
-from lmrel_tasks.metrics.entropy import internal_stability, nanmean
+from lmrel_tasks.metrics.entropy import internal_stability, mean_pair_distance, nanmean
 
 FloatArray = NDArray[np.float64]
 
@@ -48,11 +48,6 @@ class PresetScores:
     internal_reproducibility: FloatArray | None
 
 
-def _mean_pair_gap(values: FloatArray) -> FloatArray:
-    first, second = np.triu_indices(values.shape[-1], 1)
-    return nanmean(np.abs(values[..., first] - values[..., second]))
-
-
 def _spread_score(values: FloatArray) -> FloatArray:
     return np.clip(internal_stability(values, ddof=0), 0.0, 1.0)
 
@@ -71,7 +66,7 @@ def shyr_v1(cells: CellSums, entropy: ArrayLike | None = None, k: int = 30) -> P
         within_cosine(cells),
         nanmean(centroid_cosine(cells)),
         None if internal is None else -internal,
-        None if internal is None else -_mean_pair_gap(internal),
+        None if internal is None else -mean_pair_distance(internal),
     )
 
 
@@ -89,7 +84,7 @@ def rs_0_1(cells: CellSums, entropy: ArrayLike | None = None, k: int = 30) -> Pr
         (1.0 + within_cosine(cells)) / 2.0,
         (1.0 + nanmean(centroid_cosine(cells))) / 2.0,
         None if internal is None else 1.0 - internal,
-        None if internal is None else 1.0 - _mean_pair_gap(internal),
+        None if internal is None else 1.0 - mean_pair_distance(internal),
     )
 
 

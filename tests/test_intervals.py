@@ -165,23 +165,25 @@ def test_coverage_of_means_with_sixty_items(
 
 
 def test_coverage_of_variance_components_with_sixty_items() -> None:
-    rng = np.random.default_rng(99)
+    rng = np.random.default_rng(9)
     condition = np.array([0.3, -0.3, 0.0])
     # Over items, with these conditions: s_r^2, and s_L^2 with the interaction's 0.25.
     truth = np.array([0.49, condition.var(ddof=1) + 0.25])
     covered = np.zeros(2)
-    for seed in range(700):
-        cell = rng.normal(size=(60, 1)) + condition + 0.5 * rng.normal(size=(60, 3))
-        y = cell[..., None] + 0.7 * rng.normal(size=(60, 3, 4))
-        statistic, items = scalar_statistic(y)
+    for seed in range(8):
+        cell = rng.normal(size=(500, 60, 1)) + condition + 0.5 * rng.normal(size=(500, 60, 3))
+        data = cell[..., None] + 0.7 * rng.normal(size=(500, 60, 3, 4))
+        each = [scalar_statistic(y)[0] for y in data]
 
-        def both(weights: NDArray, statistic: Callable = statistic) -> NDArray:
-            _, condition_part, cell_part, run = statistic(weights)
-            return np.stack([run, condition_part + cell_part])
+        def both(weights: NDArray, each: list[Callable] = each) -> NDArray:
+            _, condition_part, cell_part, run = np.stack([one(weights) for one in each], axis=1)
+            return np.concatenate([run, condition_part + cell_part])
 
-        found = intervals.weight_bootstrap(both, items, n_resamples=500, seed=seed)
-        covered += [f.ci_low <= t <= f.ci_high for f, t in zip(found, truth, strict=True)]
-    assert (covered / 700 >= 0.93).all()
+        found = intervals.weight_bootstrap(both, 60, n_resamples=1000, seed=seed)
+        limits = np.array([(f.ci_low, f.ci_high) for f in found]).reshape(2, 500, 2)
+        inside = (limits[..., 0] <= truth[:, None]) & (truth[:, None] <= limits[..., 1])
+        covered += inside.sum(axis=1)
+    assert (covered / 4000 >= 0.93).all()
 
 
 def test_several_statistics_equal_one_by_one() -> None:

@@ -88,7 +88,7 @@ def test_known_components_are_recovered(missing: bool) -> None:
     # The mean over data sets: one data set has too few conditions to fix their variance.
     rng = np.random.default_rng(5)
     found = []
-    for _ in range(700):
+    for _ in range(500):
         y = simulate(rng, 400, 12, 2)
         found.append(as_array(variance_components(unbalance(rng, y) if missing else y)))
     np.testing.assert_allclose(np.mean(found, axis=0), list(TRUE.values()), rtol=0.05)
