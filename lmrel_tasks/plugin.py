@@ -13,6 +13,7 @@ from lm_eval.api.registry import filter_registry, register_filter
 
 from lmrel_tasks import embedder, measures
 from lmrel_tasks.filters.answer import AnswerFilter
+from lmrel_tasks.filters.behaviour import BehaviourFilter
 from lmrel_tasks.filters.embed import EmbedFilter
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ def install() -> None:
 
     if getattr(LM, "sample_until", None) is not sample_until:
         setattr(LM, "sample_until", sample_until)  # noqa: B010
-    for name, filter_class in (("answer", AnswerFilter), ("embed", Embed)):
+    filters = {"answer": AnswerFilter, "behaviour": BehaviourFilter, "embed": Embed}
+    for name, filter_class in filters.items():
         if name not in filter_registry:
             register_filter(name)(filter_class)
     _give_aggregations_their_stderr()

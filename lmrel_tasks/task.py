@@ -186,12 +186,13 @@ class RepeatedTask(ConfigurableTask):
             )
 
     def override_metric(self, metric_name: str) -> None:
-        """Replace all metrics, as ``--predict_only`` does; nothing is embedded then."""
+        """Replace all metrics, as ``--predict_only`` does; nothing is embedded or run then."""
         super().override_metric(metric_name)
         self.own, self._stock_metrics = {}, dict(self._metric_fn_list)
+        costly = _costly_filters()
         for ensemble in self._filters:
             ensemble.filters = [
-                one for one in ensemble.filters if getattr(one, "func", None) is not _embed_class()
+                one for one in ensemble.filters if getattr(one, "func", None) not in costly
             ]
 
     # Requests ----------------------------------------------------------------------------------
@@ -405,10 +406,10 @@ _REASONS = {
 }
 
 
-def _embed_class() -> Any:
-    from lmrel_tasks.plugin import Embed
+def _costly_filters() -> tuple[Any, ...]:
+    from lmrel_tasks.plugin import BehaviourFilter, Embed
 
-    return Embed
+    return BehaviourFilter, Embed
 
 
 def _options(doc: Any, answer: Mapping[str, Any] | None) -> tuple[str, ...] | None:
