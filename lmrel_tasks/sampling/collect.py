@@ -102,7 +102,7 @@ def sample_until(
     Raises:
         RuntimeError: if more runs are missing than ``metadata.lmrel.max_missing`` allows.
     """
-    _load_backends()
+    load_backends()
     cells = _group(requests)
     total = sum(one.wanted for one in cells)
     with (
@@ -178,7 +178,8 @@ def _shelf(lm: Any, cells: Sequence[Progress]) -> Iterator[Shelf]:
         shelf.close()
 
 
-def _load_backends() -> None:
+def load_backends() -> None:
+    """Import the backends of the model classes that this process has imported."""
     for model_module, backend in _BACKENDS.items():
         if model_module in sys.modules:
             importlib.import_module(backend)
