@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MISSING = -1
+_TINY = np.finfo(float).tiny
 
 
 def kl_divergence(
@@ -77,8 +78,10 @@ def js_divergence(
     p, q = np.asarray(original, float), np.asarray(perturbed, float)
     if clip is not None:
         p, q = np.maximum(p, clip), np.maximum(q, clip)
-    middle = (p + q) / 2
-    summed: Floats = (rel_entr(p, middle) + rel_entr(q, middle)).sum(axis=-1)
+    # The floor only ever meets a weight of 0; plain logarithms are faster than rel_entr.
+    middle = np.maximum((p + q) / 2, _TINY)
+    summed = _weighted(p, np.log(np.maximum(p / middle, _TINY)))
+    summed += _weighted(q, np.log(np.maximum(q / middle, _TINY)))
     return np.maximum(summed, 0.0) / (2 * _log(base))
 
 
@@ -311,6 +314,10 @@ def association(
         side = "original" if (table.sum(axis=1) == 0).any() else "perturbed"
         reason = f"phi is undefined: every {side} answer is the same option"
     return Association(value=value, reason=reason, n=n)
+
+
+def _weighted(weights: Floats, values: Floats) -> Floats:
+    return np.asarray(np.einsum("...k,...k->...", weights, values))
 
 
 def _log(base: float) -> float:
