@@ -21,6 +21,7 @@ from lmrel_tasks.labels import acceptable
 from lmrel_tasks.measures import Metric, condition_of, get_metric, run_record
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.registry import METRICS
+from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.plugin import Aggregation, install
 from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
 from lmrel_tasks.run import Run
@@ -81,6 +82,7 @@ class RepeatedTask(ConfigurableTask):
         self._check_repeats(name)
         self._answer = self._answer_settings()
         self._check_filters(name)
+        self._first_round = self._always_drawn()
 
     # Configuration -----------------------------------------------------------------------------
 
@@ -141,6 +143,12 @@ class RepeatedTask(ConfigurableTask):
             raise ValueError(
                 f"task {task}: metric {needy[0]} needs repeats >= 2, but repeats is {repeats}"
             )
+
+    def _always_drawn(self) -> int | None:
+        """Runs that a stopping rule draws whatever they answer; None without a rule."""
+        rule = self.settings.stopping
+        repeats = self.config.repeats
+        return next_round([], repeats, **rule) if rule and repeats > 1 else None
 
     def _warn_if_greedy(self) -> None:
         settings = self.config.generation_kwargs or {}
@@ -300,7 +308,7 @@ class RepeatedTask(ConfigurableTask):
         found = {
             key
             for key, metric in self.own.items()
-            if any(metric.per_item(item) is not None for item in items)
+            if any(self._value(metric, item) is not None for item in items)
         }
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             gathered: list[Any] = [None] * torch.distributed.get_world_size()
@@ -333,8 +341,14 @@ class RepeatedTask(ConfigurableTask):
         item = self._item(doc, results)
         values: dict[str, Any] = self._stock_scores(doc, results) if self._stock_metrics else {}
         for key in getattr(self, "_available", self.own):
-            values[key] = self.own[key].per_item(item)
+            values[key] = self._value(self.own[key], item)
         return SampleRow(values, self._record(doc, results))
+
+    def _value(self, metric: Metric, item: Item) -> float | None:
+        """The item's value, from the runs that the metric may look at; see `Metric.all_runs`."""
+        if metric.all_runs or self._first_round is None:
+            return metric.per_item(item)
+        return metric.per_item(item.first_runs(self._first_round))
 
     def _item(self, doc: Any, results: Sequence[Any]) -> Item:
         cells = [_runs(result) for result in results]
@@ -374,7 +388,7 @@ class RepeatedTask(ConfigurableTask):
             scores = [
                 super(RepeatedTask, self).process_results(doc, [str(run)])
                 for result in results
-                for run in _runs(result)
+                for run in _runs(result)[: self._first_round]
                 if not run.missing
             ]
         finally:
@@ -391,6 +405,8 @@ class RepeatedTask(ConfigurableTask):
             "conditions": [condition.name for condition in self.conditions],
             "runs": [[run_record(run) for run in runs] for runs in cells],
         }
+        if self._first_round is not None:
+            record["first_round"] = self._first_round
         labels = self._labels(doc, _kind(cells))
         if labels is not None:
             record["labels"] = list(labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from lmrel_tasks.metrics.cosine import CellSums, cell_sums, stack_cells
 
 FloatArray = NDArray[np.float64]
+
+_PER_RUN = ("texts", "answers", "entropy", "certainty", "top_k", "logprob", "tokens")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,13 @@ class Condition:
         """Sums of the embeddings, all that the cosine statistics need."""
         return None if self.embeddings is None else cell_sums(self.embeddings)
 
+    def first(self, n: int) -> Condition:
+        """The same condition with its first n runs only; ``missing`` and ``asked`` stay."""
+        rows = {name: getattr(self, name)[:n] for name in _PER_RUN}
+        if self.embeddings is not None:
+            rows["embeddings"] = self.embeddings[:n]
+        return replace(self, **rows)
+
 
 @dataclass(frozen=True)
 class Item:
@@ -88,6 +97,10 @@ class Item:
         cells = [one.sums for one in self.conditions]
         present = [cell for cell in cells if cell is not None]
         return stack_cells(present) if present and len(present) == len(cells) else None
+
+    def first_runs(self, n: int) -> Item:
+        """The item with the first n runs of every condition only."""
+        return replace(self, conditions=tuple(one.first(n) for one in self.conditions))
 
     def is_right(self, answer: str) -> bool:
         """True if the canonical answer is one of the acceptable ones."""

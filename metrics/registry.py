@@ -52,6 +52,10 @@ class Metric:
             ``"repeats"`` (two runs or more), ``"conditions"`` (two or more).
         per_condition: True if the metric is also reported for every condition by itself.
         check: looks at the YAML arguments before anything is sampled; raises ValueError.
+        all_runs: True if the metric speaks of the most frequent answer and takes every run of an
+            item that a stopping rule ended. Means over runs would be biased by such an end, which
+            comes when the leader leads; the other metrics see the runs of the first round, whose
+            number depends on no answer.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Metric:
     needs: frozenset[str] = frozenset()
     per_condition: bool = False
     check: Check | None = None
+    all_runs: bool = False
 
     def bind(self, arguments: Mapping[str, Any]) -> Metric:
         """The metric with its YAML arguments filled in.
@@ -89,7 +94,8 @@ class Metric:
             except (TypeError, ValueError) as error:
                 raise ValueError(f"metric {self.name}: {error}") from None
         fixed = {name: getattr(self, name) for name in ("name", "higher_is_better", "needs")}
-        return Metric(**bound, **fixed, per_condition=self.per_condition)
+        flags = {name: getattr(self, name) for name in ("per_condition", "all_runs")}
+        return Metric(**bound, **fixed, **flags)
 
 
 METRICS: dict[str, Metric] = {}
@@ -138,6 +144,7 @@ def metric(
     standard_error: StandardError | None = None,
     name: str | None = None,
     check: Check | None = None,
+    all_runs: bool = False,
 ) -> Callable[[PerItem], PerItem]:
     """Register a per-item function as a metric.
 
@@ -149,7 +156,7 @@ def metric(
         standard_error: its standard error. By default SD/sqrt(n) for the mean, and the
             delete-one-item jackknife for any other aggregation.
         name: the metric's name; the function's own by default.
-        check: see `Metric`.
+        check, all_runs: see `Metric`.
 
     Raises:
         ValueError: if the name is taken.
@@ -165,7 +172,7 @@ def metric(
             raise ValueError(f"metric {key} is registered twice")
         METRICS[key] = Metric(
             key, function, aggregate, standard_error, higher_is_better,
-            frozenset(needs), per_condition, check,
+            frozenset(needs), per_condition, check, all_runs,
         )  # fmt: skip
         return function
 

@@ -137,7 +137,7 @@ def _scored(item: Item, value: float, score: float) -> ItemValue:
 
 
 @metric(
-    needs=["labels"], per_condition=True, check=_check,
+    needs=["labels"], per_condition=True, all_runs=True, check=_check,
     aggregate=_level, standard_error=_level_stderr,
 )  # fmt: skip
 def reliability_level(item: Item, ties: Ties = "random", seed: int = 0) -> float | None:
@@ -151,7 +151,7 @@ def reliability_level(item: Item, ties: Ties = "random", seed: int = 0) -> float
 
 
 @metric(
-    needs=["labels"], per_condition=True, check=_check,
+    needs=["labels"], per_condition=True, all_runs=True, check=_check,
     aggregate=_lower, standard_error=_no_stderr,
 )  # fmt: skip
 def reliability_lower(item: Item, ties: Ties = "random", seed: int = 0) -> float | None:
@@ -163,7 +163,7 @@ def reliability_lower(item: Item, ties: Ties = "random", seed: int = 0) -> float
 
 
 @metric(
-    needs=["labels"], per_condition=True, check=_check,
+    needs=["labels"], per_condition=True, all_runs=True, check=_check,
     aggregate=_coverage, standard_error=_coverage_stderr,
 )  # fmt: skip
 def coverage(item: Item, ties: Ties = "random", seed: int = 0) -> float | None:
@@ -178,7 +178,7 @@ def coverage(item: Item, ties: Ties = "random", seed: int = 0) -> float | None:
 
 
 @metric(
-    needs=["labels"], per_condition=True, check=_check,
+    needs=["labels"], per_condition=True, all_runs=True, check=_check,
     aggregate=_solvable, standard_error=_solvable_stderr,
 )  # fmt: skip
 def coverage_solvable(item: Item, ties: Ties = "random", seed: int = 0) -> float | None:
@@ -187,7 +187,7 @@ def coverage_solvable(item: Item, ties: Ties = "random", seed: int = 0) -> float
 
 
 @metric(
-    needs=["labels"], per_condition=True, check=_check,
+    needs=["labels"], per_condition=True, all_runs=True, check=_check,
     aggregate=_feasible, standard_error=_no_stderr,
 )  # fmt: skip
 def coverage_feasible(item: Item, ties: Ties = "random", seed: int = 0) -> float | None:
@@ -200,7 +200,7 @@ def coverage_feasible(item: Item, ties: Ties = "random", seed: int = 0) -> float
 
 
 @metric(
-    higher_is_better=False, needs=["labels"], per_condition=True, check=_check,
+    higher_is_better=False, needs=["labels"], per_condition=True, all_runs=True, check=_check,
     aggregate=_set_size, standard_error=_set_size_stderr,
 )  # fmt: skip
 def prediction_set_size(item: Item, ties: Ties = "random", seed: int = 0) -> float | None:
@@ -212,14 +212,14 @@ def prediction_set_size(item: Item, ties: Ties = "random", seed: int = 0) -> flo
     return ItemValue(scored.data[1], scored.data)
 
 
-@metric(higher_is_better=False, needs=["labels"], per_condition=True)
+@metric(higher_is_better=False, needs=["labels"], per_condition=True, all_runs=True)
 def capability_gap(item: Item) -> float | None:
     """Share of items that never sampled an acceptable answer."""
     score = item_score(item, "conservative")
     return None if score is None else float(math.isinf(score))
 
 
-@metric(needs=["labels"], per_condition=True)
+@metric(needs=["labels"], per_condition=True, all_runs=True)
 def mode_acc(item: Item) -> float | None:
     """Accuracy of the most frequent answer, the expected one where several tie for it.
 
@@ -233,7 +233,7 @@ def mode_acc(item: Item) -> float | None:
     return sum(answer in item.labels for answer in leaders) / len(leaders) if leaders else 0.0
 
 
-@metric(higher_is_better=False, per_condition=True)
+@metric(higher_is_better=False, per_condition=True, all_runs=True)
 def samples_used(item: Item) -> float | None:
     """Runs drawn per item and condition, missing ones included, as far as the filters keep them."""
     asked = [one.asked for one in item.conditions]
