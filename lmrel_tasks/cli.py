@@ -12,6 +12,9 @@ COMMANDS = {
     "path": ("lmrel_tasks.commands.path", "print the folder of the tasks, for --include_path"),
     "ls": ("lmrel_tasks.commands.ls", "list the tasks and the metrics"),
     "run": ("lmrel_tasks.commands.run", "lm_eval run, with the plugin and its tasks in place"),
+    "store": ("lmrel_tasks.store_cli", "list, export and prune the kept runs"),
+    "certify": ("lmrel_tasks.commands.certify", "gate repeated runs by a certified reliability"),
+    "label": ("lmrel_tasks.commands.label", "acceptable answers given by people, on a page"),
     "demo": ("lmrel_tasks.commands.demo", "measure a small real model on bundled items"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from lm_eval.api.registry import filter_registry, register_filter
 from lmrel_tasks import embedder, measures
 from lmrel_tasks.filters.answer import AnswerFilter
 from lmrel_tasks.filters.behaviour import BehaviourFilter
+from lmrel_tasks.filters.clusters import ClusterFilter, Match
 from lmrel_tasks.filters.embed import EmbedFilter
 
 log = logging.getLogger(__name__)
@@ -23,6 +25,20 @@ class Embed(EmbedFilter):
     """The ``embed`` filter with sentence-transformers behind it."""
 
     encoder = staticmethod(embedder.encoder)
+
+
+class Cluster(ClusterFilter):
+    """The ``cluster`` filter with an embedder and judges behind it."""
+
+    encoder = staticmethod(embedder.encoder)
+
+    @staticmethod
+    def matcher(judge: str, model: str | None) -> Match:
+        """The judge's comparison of answers; its replies are kept in the store, if there is one."""
+        from lmrel_tasks.judge import open_judge
+        from lmrel_tasks.settings import STORE_VARIABLE
+
+        return open_judge(judge, model, store=os.environ.get(STORE_VARIABLE)).matches
 
 
 class Aggregation:
@@ -49,7 +65,12 @@ def install() -> None:
 
     if getattr(LM, "sample_until", None) is not sample_until:
         setattr(LM, "sample_until", sample_until)  # noqa: B010
-    filters = {"answer": AnswerFilter, "behaviour": BehaviourFilter, "embed": Embed}
+    filters = {
+        "answer": AnswerFilter,
+        "behaviour": BehaviourFilter,
+        "cluster": Cluster,
+        "embed": Embed,
+    }
     for name, filter_class in filters.items():
         if name not in filter_registry:
             register_filter(name)(filter_class)
