@@ -140,14 +140,14 @@ def _warp(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Warp:
     return Warp(do_sample=True, **values)
 
 
-def ended(lm: HFLM, tokens: Sequence[int], how: Decoding) -> str | None:
-    """Why a run that now has these tokens is over: ``"stop"``, ``"length"``, or None: it is not."""
+def ended(lm: HFLM, tokens: Sequence[int], most: int, how: Decoding) -> str | None:
+    """Why a run with these tokens is over, ``"stop"`` or ``"length"``; None while it is not."""
     if tokens[-1] in how.end_ids:
         return "stop"
     recent = lm.tok_decode(tokens[-how.window :], skip_special_tokens=False)
     if any(stop in recent for stop in how.until):
         return "stop"
-    return "length" if len(tokens) >= how.max_new else None
+    return "length" if len(tokens) >= most else None
 
 
 def finished_text(lm: HFLM, tokens: Sequence[int], how: Decoding) -> str:
