@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 # Importing these modules registers their metrics.
+from lmrel_tasks.metrics import agreement_metrics as _agreement  # noqa: F401
 from lmrel_tasks.metrics import reliability as _reliability  # noqa: F401
 from lmrel_tasks.metrics import repeatability as _repeatability  # noqa: F401
+from lmrel_tasks.metrics import reproducibility as _reproducibility  # noqa: F401
+from lmrel_tasks.metrics import variance_metrics as _variance  # noqa: F401
 from lmrel_tasks.metrics.item import Condition
 from lmrel_tasks.metrics.registry import METRICS, Metric, get_metric
 from lmrel_tasks.run import Run

@@ -87,6 +87,38 @@ class VarianceComponents:
 
 
 @dataclass(frozen=True)
+class CellMoments:
+    """What the analysis of variance needs of the runs of one cell, or of an array of cells.
+
+    Attributes:
+        count: (...) number of runs.
+        mean: (...) their mean, NaN without any.
+        within: (...) sum of their squared differences from it.
+    """
+
+    count: FloatArray
+    mean: FloatArray
+    within: FloatArray
+
+
+def cell_moments(values: ArrayLike) -> CellMoments:
+    """Moments of the runs on the last axis; (..., R) -> (...), NaN runs left out.
+
+    Raises:
+        ValueError: for a scalar or infinite values.
+    """
+    y = np.asarray(values, dtype=np.float64)
+    if y.ndim < 1:
+        raise ValueError("values must have the runs on their last axis")
+    if np.isinf(y).any():
+        raise ValueError("values holds infinite entries; use NaN for a missing run")
+    present = ~np.isnan(y)
+    mean = nanmean(y)
+    within = np.where(present, (y - mean[..., None]) ** 2, 0.0).sum(axis=-1)
+    return CellMoments(present.sum(axis=-1).astype(np.float64), mean, within)
+
+
+@dataclass(frozen=True)
 class _ItemSums:
     """Per item and condition: number of runs, sum (about the grand mean), sum of squares within."""
 
@@ -95,30 +127,33 @@ class _ItemSums:
     within: FloatArray
 
 
-def _item_sums(values: ArrayLike) -> _ItemSums:
-    y = np.asarray(values, dtype=np.float64)
-    if y.ndim != 3:
+def _item_sums(values: ArrayLike | CellMoments) -> _ItemSums:
+    if isinstance(values, CellMoments):
+        cells = values
+    else:
+        y = np.asarray(values, dtype=np.float64)
+        if y.ndim != 3:
+            raise ValueError(
+                f"values must have shape (items, conditions, runs), padded with NaN; got {y.shape}"
+            )
+        cells = cell_moments(y)
+    if cells.count.ndim != 2:
+        raise ValueError(f"cells must have shape (items, conditions), got {cells.count.shape}")
+    filled = cells.count > 0
+    items, conditions = filled.any(axis=1), filled.any(axis=0)
+    if items.sum() < 2:
         raise ValueError(
-            f"values must have shape (items, conditions, runs), padded with NaN; got {y.shape}"
+            f"variance components need at least two items with runs, got {items.sum()}"
         )
-    if np.isinf(y).any():
-        raise ValueError("values holds infinite entries; use NaN for a missing run")
-    present = ~np.isnan(y)
-    kept = present.any(axis=(1, 2))
-    y, present = y[kept], present[kept]
-    y, present = y[:, present.any(axis=(0, 2))], present[:, present.any(axis=(0, 2))]
-    if y.shape[0] < 2:
-        raise ValueError(f"variance components need at least two items with runs, got {len(y)}")
-    count = present.sum(axis=2)
+    count, mean, within = (x[items][:, conditions] for x in (cells.count, cells.mean, cells.within))
     if not (count > 1).any():
         raise ValueError(
             "variance components need at least two runs in some cell; with one run per cell the "
             "run and the item x condition component cannot be told apart"
         )
-    y = y - y[present].mean()
-    mean = nanmean(y, axis=2)
-    within = np.where(present, (y - mean[..., None]) ** 2, 0.0).sum(axis=2)
-    return _ItemSums(count.astype(float), np.where(present, y, 0.0).sum(axis=2), within)
+    mean = np.where(count > 0, mean, 0.0)
+    grand = (count * mean).sum() / count.sum()
+    return _ItemSums(count, count * (mean - grand), within)
 
 
 def _anova(sums: _ItemSums, weights: FloatArray) -> FloatArray:
@@ -211,12 +246,13 @@ def _reml(values: ArrayLike) -> FloatArray:
 
 
 def variance_components(
-    values: ArrayLike, *, method: Literal["anova", "reml"] = "anova"
+    values: ArrayLike | CellMoments, *, method: Literal["anova", "reml"] = "anova"
 ) -> VarianceComponents:
     """Variance components of a scalar measure over items, conditions and runs.
 
     Args:
-        values: (I, P, R), NaN for missing runs, cells or items.
+        values: (I, P, R), NaN for missing runs, cells or items; or, for "anova", the
+            `CellMoments` of shape (I, P).
         method: "anova", the method of moments: exactly the mean squares' solution on balanced
             data, Henderson's method I (unbiased) on unequal or empty cells; any size. "reml",
             restricted maximum likelihood by statsmodels, never negative, small data only.
@@ -233,9 +269,15 @@ def variance_components(
     """
     if method not in ("anova", "reml"):
         raise ValueError(f"method must be 'anova' or 'reml', got {method!r}")
+    if method == "reml" and isinstance(values, CellMoments):
+        raise ValueError("method='reml' needs the values of the runs, not their moments")
     sums = _item_sums(values)
     items, conditions = sums.count.shape
-    found = _reml(values) if method == "reml" else _anova(sums, np.ones((1, items)))[:, 0]
+    found = (
+        _reml(values)
+        if method == "reml" and not isinstance(values, CellMoments)
+        else _anova(sums, np.ones((1, items)))[:, 0]
+    )
     if np.isnan(found[0]):
         raise ValueError(
             "cells are too sparse: too few items have runs under two conditions to separate the "
@@ -247,7 +289,9 @@ def variance_components(
     )
 
 
-def scalar_statistic(values: ArrayLike) -> tuple[Callable[[FloatArray], FloatArray], int]:
+def scalar_statistic(
+    values: ArrayLike | CellMoments,
+) -> tuple[Callable[[FloatArray], FloatArray], int]:
     """Raw components as a function of item weights, for `intervals.weight_bootstrap`.
 
     Returns:
