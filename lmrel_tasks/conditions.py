@@ -7,11 +7,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from lmrel_tasks.option_order import REVERSED
+
 DEFAULT = "default"
 
 # Fields of the harness's own task configuration that a condition may replace.
 PROMPT_FIELDS = ("doc_to_text", "description", "gen_prefix", "target_delimiter", "num_fewshot")
-OWN_FIELDS = ("name", "system", "fewshot_seed", "generation_kwargs")
+OWN_FIELDS = (
+    "name", "system", "fewshot_seed", "fewshot_target", "option_order", "generation_kwargs",
+)  # fmt: skip
+_TYPES: dict[str, tuple[type, ...]] = {
+    "system": (str,),
+    "fewshot_seed": (int,),
+    "fewshot_target": (str,),
+    "option_order": (int, str),
+    "num_fewshot": (int,),
+    "description": (str,),
+}
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,10 @@ class ConditionSpec:
         prompt: task fields that it replaces (`PROMPT_FIELDS`), as in the task's YAML.
         system: system instruction put before the command line's.
         fewshot_seed: seed of the few-shot sampler; the same shots as the others if None.
+        fewshot_target: what the few-shot examples answer, as a template; as ``doc_to_target`` of
+            the task's ``fewshot_config``.
+        option_order: order of the answer options: ``reversed``, or the seed of a random order that
+            is drawn for each document; see `lmrel_tasks.option_order`. None keeps the data's.
         generation: generation settings that it changes.
     """
 
@@ -30,6 +46,8 @@ class ConditionSpec:
     prompt: Mapping[str, Any] = field(default_factory=dict)
     system: str | None = None
     fewshot_seed: int | None = None
+    fewshot_target: str | None = None
+    option_order: int | str | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -58,11 +76,23 @@ def _read(task: str, number: int, declared: Any) -> ConditionSpec:
     generation = declared.get("generation_kwargs") or {}
     if not isinstance(generation, Mapping):
         raise TypeError(f"{where} ({name}): generation_kwargs must be a mapping")
+    for key, wanted in _TYPES.items():
+        value = declared.get(key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, wanted)):
+            kinds = " or ".join(kind.__name__ for kind in wanted)
+            raise TypeError(f"{where} ({name}): {key} must be {kinds}, not {value!r}")
+    order = declared.get("option_order")
+    if isinstance(order, str) and order != REVERSED:
+        raise ValueError(f"{where} ({name}): option_order is {REVERSED!r} or a seed, not {order!r}")
+    if (declared.get("num_fewshot") or 0) < 0:
+        raise ValueError(f"{where} ({name}): num_fewshot must not be negative")
     return ConditionSpec(
         name=name,
         prompt={key: declared[key] for key in PROMPT_FIELDS if key in declared},
         system=declared.get("system"),
         fewshot_seed=declared.get("fewshot_seed"),
+        fewshot_target=declared.get("fewshot_target"),
+        option_order=order,
         generation=dict(generation),
     )
 
@@ -80,12 +110,15 @@ def asked_under(task: Any, condition: ConditionSpec) -> Iterator[None]:
         for key in ("doc_to_text", "gen_prefix", "target_delimiter")
         if key in condition.prompt and getattr(shots, key, None) == before[key]
     ]
-    shots_before = {key: getattr(shots, key) for key in shot_fields}
+    for_shots = {key: condition.prompt[key] for key in shot_fields}
+    if condition.fewshot_target is not None:
+        for_shots["doc_to_target"] = condition.fewshot_target
+    shots_before = {key: getattr(shots, key) for key in for_shots}
     try:
         for key, value in condition.prompt.items():
             setattr(config, key, value)
-        for key in shot_fields:
-            setattr(shots, key, condition.prompt[key])
+        for key, value in for_shots.items():
+            setattr(shots, key, value)
         yield
     finally:
         for key, value in before.items():

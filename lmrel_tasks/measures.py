@@ -13,6 +13,7 @@ from lmrel_tasks.metrics import reliability as _reliability  # noqa: F401
 from lmrel_tasks.metrics import repeatability as _repeatability  # noqa: F401
 from lmrel_tasks.metrics import reproducibility as _reproducibility  # noqa: F401
 from lmrel_tasks.metrics import variance_metrics as _variance  # noqa: F401
+from lmrel_tasks.metrics.cosine import CellSums
 from lmrel_tasks.metrics.item import Condition
 from lmrel_tasks.metrics.registry import METRICS, Metric, get_metric
 from lmrel_tasks.run import Run
@@ -44,6 +45,7 @@ def condition_of(
         missing=missing,
         asked=len(runs) + missing,
         info=info or {},
+        embedded=_sums(runs),
     )
 
 
@@ -65,3 +67,11 @@ def _embeddings(runs: Sequence[Run]) -> np.ndarray | None:
         return None
     nothing = np.full(known.shape, np.nan, dtype=np.float32)
     return np.stack([nothing if run.embedding is None else run.embedding for run in runs])
+
+
+def _sums(runs: Sequence[Run]) -> CellSums | None:
+    """Sums that the runs share, if they are those of exactly these runs."""
+    sums = runs[0].sums if runs else None
+    if sums is None or any(run.sums is not sums for run in runs):
+        return None
+    return sums if int(sums.count) + int(sums.missing) == len(runs) else None

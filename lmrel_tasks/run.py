@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmrel_tasks.metrics.cosine import CellSums
+
 
 @dataclass(frozen=True)
 class Capture:
@@ -58,7 +60,9 @@ class Run(str):
         answer: canonical answer once an answer filter has run: ``""`` is "no answer",
             ``None`` is "no filter has looked".
         kind: the kind of canonical answer, so that labels can go through the same function.
-        embedding: unit vector, shape (d,), once the ``embed`` filter has run.
+        embedding: unit vector, shape (d,), where the ``embed`` filter is told to keep vectors.
+        sums: sums of the embeddings of all runs of the cell, one object that they share, once the
+            ``embed`` filter has run. Does not travel between processes.
         pending: runs of the same answer of a server that a backend will yield right after this
             one; a store keeps all of an answer or none of it.
     """
@@ -68,6 +72,7 @@ class Run(str):
     answer: str | None
     kind: str | None
     embedding: NDArray[np.float32] | None
+    sums: CellSums | None
 
     def __new__(
         cls,
@@ -77,12 +82,14 @@ class Run(str):
         answer: str | None = None,
         kind: str | None = None,
         embedding: NDArray[np.float32] | None = None,
+        sums: CellSums | None = None,
     ) -> Run:
         run = super().__new__(cls, text)
         run.capture = capture if capture is not None else Capture()
         run.answer = answer
         run.kind = kind
         run.embedding = embedding
+        run.sums = sums
         return run
 
     @property
@@ -93,7 +100,7 @@ class Run(str):
     def derive(self, **changes: Any) -> Run:
         """A copy with other attributes; ``text`` and any field of `Capture` may be given too."""
         text = changes.pop("text", str(self))
-        own = {name: changes.pop(name, getattr(self, name)) for name in _OWN}
+        own = {name: changes.pop(name, getattr(self, name)) for name in (*_OWN, "sums")}
         capture = changes.pop("capture", self.capture)
         return Run(text, replace(capture, **changes) if changes else capture, **own)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
+from lmrel_tasks.metrics.presets import PRESETS
 from lmrel_tasks.metrics.stopping import Rule
 
 STORE_VARIABLE = "LMREL_STORE"
@@ -28,7 +29,10 @@ class Settings:
         max_n: most runs that one API request may ask for.
         max_missing: share of runs that may be missing before the task fails.
         stopping: sequential stopping rule, ``{rule: curtail}``.
-        preset: published definition of the repeatability metrics to reproduce.
+        preset: published definition of the repeatability metrics to reproduce; see
+            `lmrel_tasks.metrics.presets`.
+        option_fields: names of the documents' fields with the answer options and the label, for
+            conditions with ``option_order``; see `lmrel_tasks.option_order`.
     """
 
     top_logprobs: int = 30
@@ -41,6 +45,7 @@ class Settings:
     max_missing: float = 0.01
     stopping: Mapping[str, Any] | None = None
     preset: str | None = None
+    option_fields: Mapping[str, str] | None = None
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -54,6 +59,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "max_missing": (int, float),
     "stopping": (dict, str),
     "preset": (str,),
+    "option_fields": (dict,),
 }
 
 
@@ -120,6 +126,11 @@ def _check_ranges(task: str, values: Mapping[str, Any]) -> None:
             refuse("stopping", f"must be {{rule: one of {', '.join(rules)}, delta: 0.05}}")
         if not 0 < stopping.get("delta", 0.05) < 1:
             refuse("stopping", "needs a delta between 0 and 1")
+    if values.get("preset") is not None and values["preset"] not in PRESETS:
+        refuse("preset", f"must be one of {', '.join(PRESETS)}")
+    options = values.get("option_fields")
+    if options is not None and set(options) != {"choices", "answer"}:
+        refuse("option_fields", "must be {choices: FIELD, answer: FIELD}")
     names = [_name(one) for one in values.get("conditions", ())]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:

@@ -15,13 +15,15 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.registry import metric_registry
 from lm_eval.api.task import ConfigurableTask
 
-from lmrel_tasks.conditions import asked_under, joined, read_conditions
+from lmrel_tasks.conditions import ConditionSpec, asked_under, joined, read_conditions
 from lmrel_tasks.filters.answer import AnswerFilter, as_run, options_of
 from lmrel_tasks.labels import acceptable
 from lmrel_tasks.measures import Metric, condition_of, get_metric, run_record
+from lmrel_tasks.metric_rows import rows_of
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.registry import METRICS
 from lmrel_tasks.metrics.stopping import next_round
+from lmrel_tasks.option_order import Rearranged, original, rearranged
 from lmrel_tasks.plugin import Aggregation, install
 from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
 from lmrel_tasks.run import Run
@@ -70,7 +72,9 @@ class RepeatedTask(ConfigurableTask):
         self._warned: set[str] = set()
         metric_list = given.get("metric_list")
         if metric_list is not None:
-            given["metric_list"] = [self._harness_entry(name, one) for one in metric_list]
+            given["metric_list"] = [
+                row for one in metric_list for row in self._harness_entries(name, one)
+            ]
         if given.get("filter_list") is not None:
             given["filter_list"] = self._with_embedder(given["filter_list"])
         super().__init__(config=given, **kwargs)
@@ -86,7 +90,7 @@ class RepeatedTask(ConfigurableTask):
 
     # Configuration -----------------------------------------------------------------------------
 
-    def _harness_entry(self, task: str, entry: Any) -> dict[str, Any]:
+    def _harness_entries(self, task: str, entry: Any) -> list[dict[str, Any]]:
         """The entry as the harness takes it: our metrics as callables with their aggregation."""
         if not isinstance(entry, Mapping) or "metric" not in entry:
             raise ValueError(
@@ -100,19 +104,31 @@ class RepeatedTask(ConfigurableTask):
                     get_metric(name)
                 except KeyError as error:
                     raise KeyError(f"task {task}: metric_list: {error.args[0]}") from None
-            return dict(entry)
+            return [dict(entry)]
         arguments = {key: value for key, value in entry.items() if key not in _ENTRY_KEYS}
         try:
             metric = get_metric(name).bind(arguments)
         except ValueError as error:
             raise ValueError(f"task {task}: metric_list: {error}") from None
-        shown = str(entry.get("name", name))
+        rows = rows_of(
+            str(entry.get("name", name)),
+            metric,
+            [condition.name for condition in self.conditions],
+            preset=self.settings.preset,
+            k=self.settings.top_logprobs,
+            per_condition=bool(entry.get("per_condition", True)),
+        )
+        return [
+            self._row(task, shown, row, bool(entry.get("higher_is_better", row.higher_is_better)))
+            for shown, row in rows.items()
+        ]
+
+    def _row(self, task: str, shown: str, metric: Metric, higher: bool) -> dict[str, Any]:
         if shown in self.own:
             raise ValueError(
                 f"task {task}: metric {shown} is listed twice; give one of them another `name:`"
             )
         self.own[shown] = metric
-        higher = bool(entry.get("higher_is_better", metric.higher_is_better))
 
         def placeholder(*args: Any, **kwargs: Any) -> None:
             raise TypeError(f"metric {shown} sees items, not strings: use class RepeatedTask")
@@ -127,11 +143,14 @@ class RepeatedTask(ConfigurableTask):
     def _with_embedder(self, filter_list: Sequence[Any]) -> list[Any]:
         """The filters, with the task's embedding model put into ``embed`` where it names none."""
         filters = deepcopy(list(filter_list))
-        if self.settings.embedder is not None:
-            for pipeline in filters:
-                for step in pipeline.get("filter", ()):
-                    if step.get("function") == "embed":
+        for pipeline in filters:
+            for step in pipeline.get("filter", ()):
+                if step.get("function") == "embed":
+                    if self.settings.embedder is not None:
                         step.setdefault("model", self.settings.embedder)
+                    # With a stopping rule metrics look at the first runs only, so their vectors
+                    # are needed; otherwise the sums of a cell are.
+                    step.setdefault("keep", self.settings.stopping is not None)
         return filters
 
     def _check_repeats(self, task: str) -> None:
@@ -187,6 +206,17 @@ class RepeatedTask(ConfigurableTask):
             )
         if self._answer is not None:
             AnswerFilter(**self._answer)  # refuses a wrong kind before anything is sampled
+        ordered = [one.name for one in self.conditions if one.option_order is not None]
+        if ordered and self.settings.option_fields is None:
+            raise ValueError(
+                f"task {task}: condition {ordered[0]} has an option_order; say where options and "
+                "label are: metadata.lmrel.option_fields: {choices: FIELD, answer: FIELD}"
+            )
+        if ordered and (self._answer or {}).get("kind") not in ("mcq", "label"):
+            raise ValueError(
+                f"task {task}: condition {ordered[0]} has an option_order, which needs a filter "
+                "`answer` of kind mcq or label, so that answers can be compared across orders"
+            )
         if self.settings.stopping and (self._answer is None or "behaviour" in steps):
             raise ValueError(
                 f"task {task}: metadata.lmrel.stopping looks at canonical answers while sampling; "
@@ -224,14 +254,15 @@ class RepeatedTask(ConfigurableTask):
                 self.sampler.rnd.setstate(state)
                 if condition.fewshot_seed is not None:
                     self.sampler.rnd.seed(f"{condition.fewshot_seed}:{item_key(doc)}")
+            asked = self._arranged(doc, condition)
             with asked_under(self, condition):
                 contexts.append(
                     super().fewshot_context(
-                        doc,
+                        asked,
                         int(condition.prompt.get("num_fewshot", num_fewshot) or 0),
                         *args,
                         system_instruction=joined(condition.system, system),
-                        gen_prefix=self.doc_to_prefix(doc),
+                        gen_prefix=self.doc_to_prefix(asked),
                         **kwargs,
                     )
                 )
@@ -249,13 +280,23 @@ class RepeatedTask(ConfigurableTask):
         return [
             SampleRequest(
                 request_type=REQUEST_TYPE,  # type: ignore[arg-type]
-                doc=doc,
+                doc=self._arranged(doc, condition),
                 arguments=(prompt, {}),
                 idx=number,
                 **kwargs,
             )
-            for number, prompt in enumerate(ctx)
+            for number, (condition, prompt) in enumerate(zip(self.conditions, ctx, strict=True))
         ]
+
+    def _arranged(self, doc: Any, condition: ConditionSpec) -> Any:
+        """The document as the condition asks it, its options in the condition's order."""
+        fields = self.settings.option_fields
+        if condition.option_order is None or fields is None:
+            return doc
+        try:
+            return rearranged(doc, fields, condition.option_order, item_key(doc))
+        except ValueError as error:
+            raise ValueError(f"task {self.config.task}, item {item_key(doc)}: {error}") from None
 
     def _plan(self, request: SampleRequest) -> None:
         condition = self.conditions[request.idx]
@@ -265,7 +306,7 @@ class RepeatedTask(ConfigurableTask):
             self._labels(request.doc, self._answer["kind"])
         plan = Plan(
             task=str(self.config.task),
-            item=item_key(request.doc),
+            item=item_key(original(request.doc)),
             condition=condition.name,
             # The harness hands its --seed to torch; a run's own draws derive from it.
             seed=int(torch.initial_seed()) if seed is None else seed,
@@ -290,7 +331,8 @@ class RepeatedTask(ConfigurableTask):
         super().apply_filters()
         for request in requests:
             for name, filtered in request.filtered_resps.items():
-                request.filtered_resps[name] = _with_captures(filtered, request)
+                runs = _with_captures(filtered, request)
+                request.filtered_resps[name] = _in_original_letters(runs, request.doc)
         self._find_available(requests)
         return None
 
@@ -300,16 +342,15 @@ class RepeatedTask(ConfigurableTask):
         for request in requests:
             by_doc.setdefault(request.doc_id, []).append(request)
         names = list(requests[0].filtered_resps) if requests else []
-        items = [
-            self._item(cells[0].doc, [cell.filtered_resps[name] for cell in cells])
-            for name in names
-            for cells in by_doc.values()
-        ]
-        found = {
-            key
-            for key, metric in self.own.items()
-            if any(self._value(metric, item) is not None for item in items)
-        }
+        found: set[str] = set()
+        for cells in by_doc.values():
+            for name in names:
+                sought = [key for key in self.own if key not in found]
+                if not sought:
+                    break
+                doc = original(cells[0].doc)
+                item = self._item(doc, [cell.filtered_resps[name] for cell in cells])
+                found |= {key for key in sought if self._value(self.own[key], item) is not None}
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             gathered: list[Any] = [None] * torch.distributed.get_world_size()
             torch.distributed.all_gather_object(gathered, found)
@@ -386,8 +427,12 @@ class RepeatedTask(ConfigurableTask):
         self._metric_fn_list = self._stock_metrics
         try:
             scores = [
-                super(RepeatedTask, self).process_results(doc, [str(run)])
-                for result in results
+                super(RepeatedTask, self).process_results(asked, [str(run)])
+                for asked, result in zip(
+                    (self._arranged(doc, condition) for condition in self.conditions),
+                    results,
+                    strict=True,
+                )
                 for run in _runs(result)[: self._first_round]
                 if not run.missing
             ]
@@ -413,12 +458,13 @@ class RepeatedTask(ConfigurableTask):
         return record
 
 
-_ENTRY_KEYS = frozenset({"metric", "name", "higher_is_better"})
+_ENTRY_KEYS = frozenset({"metric", "name", "higher_is_better", "per_condition"})
 
 _REASONS = {
     "logprobs": "the model gives no token log-probabilities",
     "embeddings": "no filter `embed`, or only empty texts",
     "labels": "the documents carry no answer",
+    "conditions": "the task declares one condition only",
 }
 
 
@@ -443,6 +489,19 @@ def _runs(result: Any) -> list[Run]:
     if isinstance(result, str):
         return [as_run(result)]
     return [as_run(run) for run in result]
+
+
+def _in_original_letters(filtered: Any, doc: Any) -> Any:
+    """Runs whose letters, chosen among rearranged options, are those of the original document."""
+    if not isinstance(doc, Rearranged):
+        return filtered
+    letters = [
+        run.derive(answer=doc.original_letter(run.answer))
+        if run.kind == "mcq" and run.answer
+        else run
+        for run in _runs(filtered)
+    ]
+    return letters[0] if isinstance(filtered, str) else letters
 
 
 def _with_captures(filtered: Any, request: SampleRequest) -> Any:

@@ -102,6 +102,12 @@ def cell_sums(embeddings: ArrayLike) -> CellSums:
     return CellSums(count, total, scatter, x.shape[-2] - count)
 
 
+def no_sums(dimensions: int) -> CellSums:
+    """Sums of a cell without runs."""
+    nothing = np.zeros((), dtype=np.int64)
+    return CellSums(nothing, np.zeros(dimensions), np.zeros(()), nothing)
+
+
 def merge_cells(first: CellSums, second: CellSums) -> CellSums:
     """Sums of the runs of both, as when the runs of a cell come in several parts.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmrel_tasks.metrics.cosine import CellSums, cell_sums, stack_cells
+from lmrel_tasks.metrics.cosine import CellSums, cell_sums, no_sums, stack_cells
 
 FloatArray = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class Condition:
         texts: (R,) raw texts of the runs that arrived.
         answers: (R,) canonical answers, ``""`` for none.
         embeddings: (R, d) unit vectors; a row of NaN is a run without one (an empty text).
-            ``None`` if the task computes no embeddings.
+            ``None`` if the task computes no embeddings, or keeps only their sums.
         entropy: (R,) mean token entropy in bits, NaN where not captured.
         certainty: (R,) certainty in [0, 1], NaN where not captured.
         top_k: (R,) mean number of candidates behind `entropy`, NaN where not captured.
@@ -37,6 +37,7 @@ class Condition:
         probabilities: (options,) option probabilities, for tasks that read answers from them.
         applicable: False if the condition changes nothing in this item.
         info: what else is known of the condition for this item (direction, edit fractions).
+        embedded: sums of the embeddings of all runs, where those were taken while streaming.
     """
 
     name: str
@@ -53,15 +54,20 @@ class Condition:
     probabilities: FloatArray | None = None
     applicable: bool = True
     info: Mapping[str, Any] = field(default_factory=dict)
+    embedded: CellSums | None = None
 
     @cached_property
     def sums(self) -> CellSums | None:
         """Sums of the embeddings, all that the cosine statistics need."""
+        if self.embedded is not None:
+            return self.embedded
         return None if self.embeddings is None else cell_sums(self.embeddings)
 
     def first(self, n: int) -> Condition:
         """The same condition with its first n runs only; ``missing`` and ``asked`` stay."""
         rows = {name: getattr(self, name)[:n] for name in _PER_RUN}
+        if n < len(self.texts):
+            rows["embedded"] = None
         if self.embeddings is not None:
             rows["embeddings"] = self.embeddings[:n]
         return replace(self, **rows)
@@ -93,10 +99,13 @@ class Item:
 
     @cached_property
     def sums(self) -> CellSums | None:
-        """Sums of the embeddings of all conditions, shape (P,)."""
+        """Sums of the embeddings of all conditions, shape (P,); a cell without any is empty."""
         cells = [one.sums for one in self.conditions]
-        present = [cell for cell in cells if cell is not None]
-        return stack_cells(present) if present and len(present) == len(cells) else None
+        known = next((cell for cell in cells if cell is not None), None)
+        if known is None:
+            return None
+        nothing = no_sums(known.total.shape[-1])
+        return stack_cells([nothing if cell is None else cell for cell in cells])
 
     def first_runs(self, n: int) -> Item:
         """The item with the first n runs of every condition only."""

@@ -20,11 +20,11 @@ from lmrel_tasks.metrics.jackknife import block_jackknife, jackknife_error, weig
 from lmrel_tasks.metrics.preset_metrics import under_preset
 from lmrel_tasks.metrics.registry import jackknife_stderr
 
-I, P, R, D = 5, 3, 4, 6
+N, P, R, D = 5, 3, 4, 6
 NAMES = ("plain", "polite", "terse")
 
 
-def items(seed: int = 0, conditions: int = P, n: int = I, interaction: float = 0.0) -> list[Item]:
+def items(seed: int = 0, conditions: int = P, n: int = N, interaction: float = 0.0) -> list[Item]:
     rng = np.random.default_rng(seed)
     made = []
     for i in range(n):
@@ -96,7 +96,7 @@ def test_meaning_across_conditions_equals_all_pairs() -> None:
     ):
         value, error = reported(name, made)
         assert value == pytest.approx(np.mean(values))
-        assert error == pytest.approx(np.std(values, ddof=1) / math.sqrt(I))
+        assert error == pytest.approx(np.std(values, ddof=1) / math.sqrt(N))
 
 
 def test_alpha_equals_all_pairs_and_its_error_a_refit_without_each_item() -> None:
@@ -116,9 +116,9 @@ def test_alpha_equals_all_pairs_and_its_error_a_refit_without_each_item() -> Non
     ):
         value, error = reported(name, made)
         assert value == pytest.approx(alpha(made, flag))
-        left_out = [alpha(made[:i] + made[i + 1 :], flag) for i in range(I)]
+        left_out = [alpha(made[:i] + made[i + 1 :], flag) for i in range(N)]
         assert error == pytest.approx(
-            math.sqrt((I - 1) / I * np.square(np.array(left_out) - np.mean(left_out)).sum())
+            math.sqrt((N - 1) / N * np.square(np.array(left_out) - np.mean(left_out)).sum())
         )
 
 
@@ -138,7 +138,7 @@ def test_certainty_and_modal_answers_across_conditions() -> None:
 
 
 def _library_shares(table: np.ndarray) -> np.ndarray:
-    i, p, r = np.indices(table.shape)
+    i, p, _ = np.indices(table.shape)
     frame = pd.DataFrame({"y": table.ravel(), "i": i.ravel(), "p": p.ravel()})
     square = anova_lm(smf.ols("y ~ C(i)*C(p)", frame).fit())["mean_sq"]
     n, k, reps = table.shape
@@ -159,7 +159,10 @@ def test_variance_shares_equal_library_anova(of: str) -> None:
     made = items(3)
     table = np.array(
         [
-            [c.certainty if of == "certainty" else [a == "A" for a in c.answers] for c in i.conditions]
+            [
+                c.certainty if of == "certainty" else [a == "A" for a in c.answers]
+                for c in i.conditions
+            ]
             for i in made
         ],
         dtype=float,
@@ -170,9 +173,9 @@ def test_variance_shares_equal_library_anova(of: str) -> None:
         value, error = reported(name, made, of=of)
         assert value == pytest.approx(share, abs=1e-8)
         left_out = [
-            _library_shares(np.delete(table, k, axis=0))[names.index(name)] for k in range(I)
+            _library_shares(np.delete(table, k, axis=0))[names.index(name)] for k in range(N)
         ]
-        expected_error = math.sqrt((I - 1) / I * np.square(left_out - np.mean(left_out)).sum())
+        expected_error = math.sqrt((N - 1) / N * np.square(left_out - np.mean(left_out)).sum())
         assert error == pytest.approx(expected_error, abs=1e-7)
 
 
@@ -307,7 +310,7 @@ def test_presets_of_an_item_average_its_conditions() -> None:
     np.testing.assert_allclose(
         found, [np.mean([(1 + within(c)) / 2 for c in i.conditions]) for i in made]
     )
-    assert rescaled.standard_error(found) == pytest.approx(np.std(found, ddof=1) / math.sqrt(I))
+    assert rescaled.standard_error(found) == pytest.approx(np.std(found, ddof=1) / math.sqrt(N))
     pairs = under_preset(METRICS["semantic_reproducibility"], "rs-0.3", 30)
     assert pairs.per_item(made[0]) == pytest.approx((1 + between(made[0])) / 2)
     assert under_preset(METRICS["acc"], "rs-0.3", 30) is METRICS["acc"]
