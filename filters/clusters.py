@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from lm_eval.api.filter import Filter
@@ -162,10 +162,6 @@ class ClusterFilter(Filter):
         question: the document field that holds the question, for the judge.
     """
 
-    # Filled in where models are known.
-    encoder: ClassVar[Callable[[str | None], Encode]]
-    matcher: ClassVar[Callable[[str, str | None], Match]]
-
     def __init__(
         self,
         kind: str = "embedding",
@@ -184,6 +180,16 @@ class ClusterFilter(Filter):
         check_threshold(threshold)
         self.kind, self.threshold, self.model = kind, threshold, model
         self.judge, self.target, self.question = judge, target, question
+
+    @staticmethod
+    def encoder(model: str | None) -> Encode:
+        """The embedder; the plugin puts sentence-transformers here."""
+        raise NotImplementedError
+
+    @staticmethod
+    def matcher(judge: str, model: str | None) -> Match:
+        """The judge's comparison of answers; the plugin puts models here."""
+        raise NotImplementedError
 
     def apply(self, resps: Any, docs: Sequence[Any]) -> list[list[Run]]:
         """Class names for a whole task; ``text`` answers where no ``answer`` filter went before."""

@@ -154,7 +154,7 @@ def open_judge(
 
 def prompt(name: str, **values: str) -> str:
     """A prompt of the folder ``prompts``, filled in. Braces in the values stay as they are."""
-    text = files("lmrel_tasks").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
+    text = (files("lmrel_tasks") / "prompts" / f"{name}.txt").read_text(encoding="utf-8")
     return Formatter().vformat(text.strip(), (), values)
 
 

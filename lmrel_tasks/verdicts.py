@@ -69,7 +69,7 @@ def parse_verdict(reply: str) -> bool | None:
         return _polarity(found[2]) != bool(found[1])
     verdict: bool | None = None
     for mention in _MENTION.finditer(text):
-        sentence = re.split(r"[.!?;:\n]", text[: mention.start()])[-1][-120:]
+        sentence = _clause_before(text, mention.start())
         attributive = _OF_A_NOUN.match(text, mention.end())
         if (attributive and not _PREDICATE.search(sentence)) or _OPEN_QUESTION.search(sentence):
             continue
@@ -78,14 +78,17 @@ def parse_verdict(reply: str) -> bool | None:
             continue
         verdict = _polarity(mention[1]) != bool(_NEGATED.search(sentence))
     if verdict is None and (last := re.search(rf"\b({_WORD})\W*$", text, re.I)):
-        before = re.split(r"[.!?;:\n]", text[: last.start()])[-1]
-        if not before.strip(" \"'*"):
+        if not _clause_before(text, last.start()).strip(" \"'*"):
             return _polarity(last[1])
     return verdict
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return next(iter(list(pattern.finditer(text))[-1:]), None)
+
+
+def _clause_before(text: str, position: int) -> str:
+    return re.split(r"[.!?;:\n]", text[max(position - 160, 0) : position])[-1]
 
 
 def _polarity(word: str) -> bool:
