@@ -23,6 +23,11 @@ class AnswerFilter(Filter):
     def __init__(self, kind: str = "text", choices: str | Sequence[str] | None = None) -> None:
         if kind not in KINDS:
             raise ValueError(f"filter answer: kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        if isinstance(choices, (list, tuple)) and not all(isinstance(c, str) for c in choices):
+            raise TypeError(
+                f"filter answer: choices must be texts, got {list(choices)!r}; "
+                'write them in quotes (YAML reads a bare yes or no as true or false: ["yes", "no"])'
+            )
         self.kind = kind
         self.choices = choices
 

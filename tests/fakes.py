@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,4 +89,18 @@ def evaluate(lm: LM, folder: Path, name: str, **options: Any) -> Any:
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=str(folder), include_defaults=False)
-    return simple_evaluate(model=lm, tasks=[name], task_manager=manager, **options)
+    with no_environment_report():
+        return simple_evaluate(model=lm, tasks=[name], task_manager=manager, **options)
+
+
+@contextmanager
+def no_environment_report() -> Iterator[None]:
+    """Spare the harness's list of installed packages, which takes seconds per evaluation."""
+    from lm_eval import evaluator
+
+    stock = evaluator.add_env_info
+    evaluator.add_env_info = lambda storage: None
+    try:
+        yield
+    finally:
+        evaluator.add_env_info = stock

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from fakes import no_environment_report
 
 from lmrel_tasks.commands.path import task_folder
 
@@ -62,7 +63,8 @@ def lm_eval(tmp_path: Path, smollm_dir: Path, monkeypatch) -> Callable[..., dict
         command += ["--limit", limit] if limit else []
         command += ["--apply_chat_template"] if chat else []
         monkeypatch.setattr(sys, "argv", command)
-        cli_evaluate()
+        with no_environment_report():
+            cli_evaluate()
         return read(out)
 
     return run
