@@ -22,9 +22,14 @@ _FIXED_PAIRS = frozenset(
         "pins needles", "safe sound", "ups downs", "more less", "before after", "more better",
         "obstetrics gynecology", "ear nose", "nose throat", "signs symptoms", "cut dry",
         "odds ends", "tips tricks", "good bad", "worse worse", "better better", "more more",
-        "first foremost", "here there", "now then", "push pull", "food drug", "wear tear",
+        "first foremost", "time place", "place person", "here there", "now then",
+        "push pull", "food drug", "wear tear",
     )
 )  # fmt: skip
+
+
+# Words that close a list and cannot open it.
+_CLOSERS = word_set("anything something everything whatnot stuff others more such beyond")
 
 
 def _plural(word: str) -> bool:
@@ -42,7 +47,7 @@ def _may_swap(tokens: list[Token], i: int) -> bool:
     if kind not in ("NOUN", "ADJ") or main_tag(right.lower) != kind or left.lower == right.lower:
         return False
     fixed = frozenset((left.lower, right.lower)) in _FIXED_PAIRS
-    if fixed or min(len(left.text), len(right.text)) < 4:
+    if fixed or right.lower in _CLOSERS or min(len(left.text), len(right.text)) < 4:
         return False
     if i < 2 or tokens[i - 2].lower not in _PAIR_MAY_FOLLOW:
         return False

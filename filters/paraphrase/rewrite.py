@@ -155,7 +155,11 @@ _DROP_COMMA = re.compile(
     r"|Now|Lately|Usually)(,)(?= (?:I|my|we|he|she|it|the)\b)",
     re.M,
 )
-_OXFORD = re.compile(r"\b[a-z]+, [a-z]+(,)(?= (?:and|or) [a-z]+\b)")
+# Only in lists whose last member is short: "X, Y, and Z." but not "X, Y, and it hurts".
+_OXFORD = re.compile(
+    r"\b[a-z]+, [a-z]+(,)(?= (?:and|or) (?!(?:it|i|he|she|they|we|not|is|was|then)\b)"
+    r"[a-z]+(?: [a-z]+)?[.,;:)])"
+)
 
 
 def _small_words(text: str) -> Iterator[Rewrite]:
