@@ -77,9 +77,9 @@ def parse_verdict(reply: str) -> bool | None:
             verdict = False
             continue
         verdict = _polarity(mention[1]) != bool(_NEGATED.search(sentence))
-    if verdict is None and (last := re.search(rf"\b({_WORD})\W*$", text, re.I)):
-        if not _clause_before(text, last.start()).strip(" \"'*"):
-            return _polarity(last[1])
+    last = re.search(rf"\b({_WORD})\W*$", text, re.I)
+    if verdict is None and last and not _clause_before(text, last.start()).strip(" \"'*"):
+        return _polarity(last[1])
     return verdict
 
 

@@ -43,6 +43,8 @@ def _export(args: argparse.Namespace) -> int:
     several = len(inputs) > 1 or output.is_dir()
     for number, (name, path) in enumerate(inputs, start=1):
         items = load_items(path, args, texts=True, gold=False)[: args.limit]
+        if not items:
+            raise ValueError(f"{path}: no items to label")
         page = label_page(items, title=name, kind=args.kind, seed=args.shuffle_seed)
         stem = re.sub(r"[^\w.-]+", "_", path.name.removesuffix(".jsonl"))
         target = output / f"{number}_{stem}.html" if several else output
