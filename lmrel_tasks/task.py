@@ -15,6 +15,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.registry import metric_registry
 from lm_eval.api.task import ConfigurableTask
 
+from lmrel_tasks.clinical import with_correctness
 from lmrel_tasks.conditions import ConditionSpec, asked_under, joined, read_conditions
 from lmrel_tasks.filters.answer import AnswerFilter, as_run, options_of
 from lmrel_tasks.labels import acceptable
@@ -76,7 +77,8 @@ class RepeatedTask(ConfigurableTask):
                 row for one in metric_list for row in self._harness_entries(name, one)
             ]
         if given.get("filter_list") is not None:
-            given["filter_list"] = self._with_embedder(given["filter_list"])
+            filters = with_correctness(name, given.get("metadata"), given["filter_list"])
+            given["filter_list"] = self._with_embedder(filters)
         super().__init__(config=given, **kwargs)
         if metric_list is not None:
             self.config.metric_list = [dict(one) for one in metric_list]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lmrel_tasks.filters.canonical.brackets import brackets as brackets_answer
 from lmrel_tasks.filters.canonical.code import code as code_answer
+from lmrel_tasks.filters.canonical.diagnosis import diagnosis as diagnosis_answer
 from lmrel_tasks.filters.canonical.label import label as label_answer
 from lmrel_tasks.filters.canonical.mcq import mcq as mcq_answer
 from lmrel_tasks.filters.canonical.numeric import numeric as numeric_answer
@@ -18,7 +19,7 @@ from lmrel_tasks.filters.canonical.options import is_none_of_these
 from lmrel_tasks.filters.canonical.refusal import REFUSAL
 from lmrel_tasks.filters.canonical.text import text as text_answer
 
-KINDS = ("numeric", "mcq", "text", "code", "label", "brackets")
+KINDS = ("numeric", "mcq", "text", "code", "label", "brackets", "diagnosis")
 
 __all__ = ["KINDS", "REFUSAL", "canonical", "canonical_all", "is_none_of_these"]
 
@@ -27,6 +28,7 @@ _WITHOUT_CHOICES: dict[str, Callable[[str], str]] = {
     "text": text_answer,
     "code": code_answer,
     "brackets": brackets_answer,
+    "diagnosis": diagnosis_answer,
 }
 _WITH_CHOICES: dict[str, Callable[[str, Sequence[str] | None], str]] = {
     "mcq": mcq_answer,
