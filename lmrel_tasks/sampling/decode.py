@@ -99,7 +99,7 @@ def decode(
                 rows = queue.popleft()
                 active = [*active, *rows]
                 logits = kv.admit(rows[0].prompt, len(rows))
-                advance(lm, rows, logits.expand(len(rows), -1), plan)
+                advance(lm, rows, logits[None], plan)
         except torch.cuda.OutOfMemoryError:
             if capacity == 1:
                 raise
@@ -141,11 +141,15 @@ def _again(rows: Sequence[Row], capacity: int) -> Iterator[Sequence[Row]]:
 
 @torch.inference_mode()
 def advance(lm: HFLM, rows: Sequence[Row], logits: torch.Tensor, plan: Plan) -> None:
-    """Draw the next token of each row from its (rows, V) logits, and capture what is asked."""
+    """Draw each row's next token and capture what is asked.
+
+    ``logits`` is (rows, V), or (1, V) for rows that all stand behind the same prompt.
+    """
     warp = plan.how.warp
     scores = logits
     if warp.repetition_penalty != 1:
-        scores = draws.penalise(logits, _seen(rows, logits), warp.repetition_penalty)
+        seen = _seen(rows[: len(logits)], logits)
+        scores = draws.penalise(logits, seen, warp.repetition_penalty)
     # Rows that are over may still be here; whatever they draw is dropped.
     u = np.array([row.uniforms[min(len(row.tokens), len(row.uniforms) - 1)] for row in rows])
     ranked = draws.rank(scores, draws.width_for(warp, plan.top))
@@ -171,8 +175,11 @@ def _raw_capture(
     logits: torch.Tensor, top: draws.FloatArray, ids: draws.IntArray
 ) -> draws.FloatArray:
     total = torch.logsumexp(logits, dim=-1).cpu().numpy().astype(np.float64)
-    chosen = logits.gather(-1, torch.as_tensor(ids, device=logits.device)[:, None])[:, 0]
-    return capture.reduce_tokens(top - total[:, None], chosen.cpu().numpy() - total)
+    columns = torch.as_tensor(ids, device=logits.device)
+    chosen = logits.expand(len(ids), -1).gather(-1, columns[:, None])[:, 0].cpu().numpy() - total
+    return capture.reduce_tokens(
+        np.broadcast_to(top - total[:, None], (len(ids), top.shape[1])), chosen
+    )
 
 
 def _seen(rows: Sequence[Row], logits: torch.Tensor) -> torch.Tensor:
@@ -181,6 +188,6 @@ def _seen(rows: Sequence[Row], logits: torch.Tensor) -> torch.Tensor:
         if row.seen is None:
             row.seen = torch.zeros(vocabulary, dtype=torch.bool, device=logits.device)
             # Some models embed more ids than they can generate.
-            ids = torch.tensor([i for i in row.prompt if i < vocabulary], device=logits.device)
-            row.seen[ids] = True
+            ids = [i for i in (*row.prompt, *row.tokens) if i < vocabulary]
+            row.seen[torch.tensor(ids, device=logits.device)] = True
     return torch.stack([row.seen for row in rows if row.seen is not None])

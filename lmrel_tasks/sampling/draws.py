@@ -163,14 +163,15 @@ def draw(scores: torch.Tensor, ranked: Ranked, u: FloatArray, warp: Warp, keep: 
     """Draw one token per row by inverting the warped distribution's cumulative sum.
 
     Args:
-        scores: (rows, V) float32 logits, after `penalise`.
+        scores: (rows, V) float32 logits, after `penalise`; (1, V) if all rows have the same.
         ranked: `rank` of them, at least ``keep`` wide.
         u: (rows,) uniforms in [0, 1).
         warp: the distribution.
         keep: how many log-probabilities of it to return per row.
     """
+    rows = len(u)
     if not warp.do_sample:
-        return _greedy(scores, keep)
+        return _greedy(scores, rows, keep)
     logp, open_end = _warped(scores, ranked, warp)
     cumulative = np.cumsum(np.exp(logp), axis=-1)
     # Where all survivors are at hand their sum is 1 up to rounding; make it exactly so.
@@ -180,15 +181,16 @@ def draw(scores: torch.Tensor, ranked: Ranked, u: FloatArray, warp: Warp, keep: 
     sure = (ranked.scores > ranked.scores[:, -1:]).sum(axis=-1)
     again = open_end & (warp.truncates | (column >= sure))
     last = np.isfinite(logp).sum(axis=-1) - 1
-    column = np.minimum(column, last)[:, None]
-    ids = np.take_along_axis(ranked.ids, column, axis=-1)[:, 0]
-    logprobs = np.take_along_axis(logp, column, axis=-1)[:, 0]
-    top = _pad(logp, keep)
+    place = (np.arange(rows) if len(scores) > 1 else 0, np.minimum(column, last))
+    ids, logprobs = ranked.ids[place], logp[place]
+    top = _pad(logp, rows, keep)
     if again.any():
-        rows = np.flatnonzero(again)
-        whole = scores[torch.as_tensor(rows, device=scores.device)]
-        rest = draw(whole, rank(whole, ranked.vocabulary), u[rows], warp, keep)
-        ids[rows], logprobs[rows], top[rows] = rest.ids, rest.logprobs, rest.top
+        some = np.flatnonzero(again)
+        whole = scores
+        if len(scores) > 1:
+            whole = scores[torch.as_tensor(some, device=scores.device)]
+        rest = draw(whole, rank(whole, ranked.vocabulary), u[some], warp, keep)
+        ids[some], logprobs[some], top[some] = rest.ids, rest.logprobs, rest.top
     return Drawn(ids, logprobs, top)
 
 
@@ -196,7 +198,7 @@ def warped_logprobs(scores: torch.Tensor, warp: Warp) -> FloatArray:
     """The whole distribution that `draw` draws from: (rows, V) log-probabilities by token id."""
     if not warp.do_sample:
         full = np.full(tuple(scores.shape), -np.inf)
-        full[np.arange(len(full)), _greedy(scores, 0).ids] = 0.0
+        full[np.arange(len(full)), _greedy(scores, len(full), 0).ids] = 0.0
         return full
     ranked = rank(scores, scores.shape[-1])
     logp, _ = _warped(scores, ranked, warp)
@@ -205,14 +207,14 @@ def warped_logprobs(scores: torch.Tensor, warp: Warp) -> FloatArray:
     return full
 
 
-def _greedy(scores: torch.Tensor, keep: int) -> Drawn:
-    ids = scores.argmax(dim=-1).cpu().numpy()
-    certain = np.zeros(len(ids))
-    return Drawn(ids, certain, _pad(certain[:, None], keep))
+def _greedy(scores: torch.Tensor, rows: int, keep: int) -> Drawn:
+    ids = np.broadcast_to(scores.argmax(dim=-1).cpu().numpy(), rows).copy()
+    certain = np.zeros(rows)
+    return Drawn(ids, certain, _pad(certain[:, None], rows, keep))
 
 
-def _pad(logp: FloatArray, keep: int) -> FloatArray:
-    top = np.full((len(logp), keep), -np.inf)
+def _pad(logp: FloatArray, rows: int, keep: int) -> FloatArray:
+    top = np.full((rows, keep), -np.inf)
     width = min(keep, logp.shape[1])
     top[:, :width] = logp[:, :width]
     return top
