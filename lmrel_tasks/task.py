@@ -25,7 +25,8 @@ from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.registry import METRICS
 from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.option_order import Rearranged, original, rearranged
-from lmrel_tasks.plugin import Aggregation, install
+from lmrel_tasks.harness_metrics import Aggregation
+from lmrel_tasks.plugin import install
 from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
 from lmrel_tasks.run import Run
 from lmrel_tasks.settings import read_settings
@@ -219,10 +220,12 @@ class RepeatedTask(ConfigurableTask):
                 f"task {task}: condition {ordered[0]} has an option_order, which needs a filter "
                 "`answer` of kind mcq or label, so that answers can be compared across orders"
             )
-        if self.settings.stopping and (self._answer is None or "behaviour" in steps):
+        later = [step for step in steps if step in ("behaviour", "cluster")]
+        if self.settings.stopping and (self._answer is None or later):
             raise ValueError(
                 f"task {task}: metadata.lmrel.stopping looks at canonical answers while sampling; "
-                "it needs a filter `answer`, and cannot go with `behaviour`, which runs afterwards"
+                "it needs a filter `answer`, and cannot go with `behaviour` or `cluster`, which "
+                "make classes afterwards"
             )
 
     def override_metric(self, metric_name: str) -> None:

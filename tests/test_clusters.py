@@ -129,3 +129,18 @@ def test_filter_in_the_harness(tmp_path, monkeypatch, kind):
     assert scores["acc,none"] == pytest.approx(0.5)
     assert scores["answer_agreement,none"] == pytest.approx(0.5)
     assert scores["reliability_level,none"] == pytest.approx(1 / 3)
+
+
+def test_classes_made_afterwards_cannot_stop_sampling(tmp_path):
+    from fakes import ScriptedLM, evaluate, write_task
+
+    steps = [{"function": "answer", "kind": "text"}, {"function": "cluster", "target": "answer"}]
+    write_task(
+        tmp_path,
+        "stopped",
+        [{"question": "q", "answer": "a"}],
+        filter_list=[{"name": "none", "filter": steps}],
+        metadata={"version": 1, "lmrel": {"stopping": {"rule": "curtail"}}},
+    )
+    with pytest.raises(ValueError, match="cannot go with `behaviour` or `cluster`"):
+        evaluate(ScriptedLM(lambda prompt, index: "a"), tmp_path, "stopped")
