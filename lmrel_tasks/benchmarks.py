@@ -6,6 +6,7 @@ import hashlib
 import logging
 import random
 import re
+from functools import cache
 from typing import Any
 
 from datasets import Dataset
@@ -52,12 +53,18 @@ def bbh_lettered(docs: Dataset) -> Dataset:
     read = docs.map(_with_choices)
     kept = read.filter(_has_lettered_target)
     if len(kept) < len(read):
-        log.warning(
-            "%d of %d items have a target that is none of their options; they are left out",
-            len(read) - len(kept),
-            len(read),
-        )
+        _tell(docs._fingerprint, len(read) - len(kept), len(read))
     return kept
+
+
+@cache
+def _tell(fingerprint: str, dropped: int, total: int) -> None:
+    # The harness asks for the documents several times.
+    log.warning(
+        "%d of %d items have a target that is none of their options; they are left out",
+        dropped,
+        total,
+    )
 
 
 def _with_choices(doc: dict[str, Any]) -> dict[str, Any]:
