@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import lm_eval.evaluator_utils as evaluator_utils
+from lm_eval.api.group import Group
 from lm_eval.api.model import LM
 from lm_eval.api.registry import filter_registry, register_filter
 
-from lmrel_tasks import embedder, measures
+from lmrel_tasks import embedder, harness_metrics
 from lmrel_tasks.filters.answer import AnswerFilter
 from lmrel_tasks.filters.behaviour import BehaviourFilter
 from lmrel_tasks.filters.clusters import ClusterFilter, Match
@@ -41,28 +41,11 @@ class Cluster(ClusterFilter):
         return open_judge(judge, model, store=os.environ.get(STORE_VARIABLE)).matches
 
 
-class Aggregation:
-    """An aggregation that brings its own standard error to the harness's Stderr column."""
-
-    def __init__(self, metric: measures.Metric) -> None:
-        self.metric = metric
-        self.__name__ = metric.name
-
-    def __call__(self, values: Sequence[Any]) -> float | str:
-        """The value; ``"N/A"`` where it is undefined, since JSON knows neither NaN nor infinity."""
-        value = float(self.metric.aggregate(values))
-        return value if math.isfinite(value) else "N/A"
-
-    def stderr(self, values: Sequence[Any]) -> float | str:
-        """Standard error over items; ``"N/A"``, as the harness writes it, where there is none."""
-        error = self.metric.standard_error(values)
-        return "N/A" if error is None or not math.isfinite(error) else float(error)
-
-
 def install() -> None:
     """Add the plugin to the harness of this process. Doing it again changes nothing."""
     from lmrel_tasks.sampling.collect import sample_until
 
+    harness_metrics.register()
     if getattr(LM, "sample_until", None) is not sample_until:
         setattr(LM, "sample_until", sample_until)  # noqa: B010
     filters = {
@@ -75,6 +58,7 @@ def install() -> None:
         if name not in filter_registry:
             register_filter(name)(filter_class)
     _give_aggregations_their_stderr()
+    _leave_undefined_values_out_of_groups()
 
 
 def _give_aggregations_their_stderr() -> None:
@@ -84,9 +68,26 @@ def _give_aggregations_their_stderr() -> None:
         return
 
     def stderr_for_metric(metric: Any, bootstrap_iters: int) -> Callable[..., Any] | None:
-        if isinstance(metric, Aggregation):
+        if isinstance(metric, harness_metrics.Aggregation):
             return metric.stderr if bootstrap_iters > 0 else None
         return stock(metric=metric, bootstrap_iters=bootstrap_iters)
 
     stderr_for_metric.asks_aggregation = True  # type: ignore[attr-defined]
     evaluator_utils.stderr_for_metric = stderr_for_metric
+
+
+def _leave_undefined_values_out_of_groups() -> None:
+    # A group averages its tasks' values, and would fail on a task whose value is undefined.
+    stock = Group.aggregate
+    if getattr(stock, "leaves_out_undefined", False):
+        return
+
+    def aggregate(self: Group, task_metrics: Mapping[str, Mapping[str, Any]]) -> Any:
+        defined = {
+            task: {key: value for key, value in row.items() if value != "N/A" or "_stderr," in key}
+            for task, row in task_metrics.items()
+        }
+        return stock(self, defined)  # type: ignore[arg-type]
+
+    aggregate.leaves_out_undefined = True  # type: ignore[attr-defined]
+    Group.aggregate = aggregate  # type: ignore[assignment, method-assign]

@@ -18,6 +18,7 @@ from lm_eval.api.task import ConfigurableTask
 from lmrel_tasks.clinical import with_correctness
 from lmrel_tasks.conditions import ConditionSpec, asked_under, joined, read_conditions
 from lmrel_tasks.filters.answer import AnswerFilter, as_run, options_of
+from lmrel_tasks.harness_metrics import Aggregation
 from lmrel_tasks.labels import acceptable
 from lmrel_tasks.measures import Metric, condition_of, get_metric, run_record
 from lmrel_tasks.metric_rows import rows_of
@@ -25,7 +26,6 @@ from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.registry import METRICS
 from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.option_order import Rearranged, original, rearranged
-from lmrel_tasks.harness_metrics import Aggregation
 from lmrel_tasks.plugin import install
 from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
 from lmrel_tasks.run import Run
