@@ -14,7 +14,7 @@ from lmrel_tasks.certification import ItemRow
 SUMMARY = (
     "input", "qualifies", "items", "unlabelled", "runs_min", "runs_max", "level", "lower",
     "confidence", "alpha", "m_star", "coverage", "coverage_solvable", "capability_gap",
-    "mean_set_size", "accuracy", "mode_accuracy", "answer_agreement", "tar_answer",
+    "set_size", "accuracy", "mode_accuracy", "answer_agreement", "tar_answer",
     "judge_accepted", "judge_accuracy", "judge_qualifies", "error",
 )  # fmt: skip
 ITEMS = (
@@ -77,7 +77,6 @@ def _summary(one: Mapping[str, Any]) -> dict[str, Any]:
         "coverage": cover.get("coverage"),
         "coverage_solvable": cover.get("coverage_solvable"),
         "capability_gap": (cover.get("capability_gap") or {}).get("estimate"),
-        "mean_set_size": cover.get("mean_set_size"),
         "judge_accepted": (judge.get("accepted") or {}).get("estimate"),
         "judge_accuracy": (judge.get("accuracy") or {}).get("estimate"),
         "judge_qualifies": judge.get("qualifies"),

@@ -63,7 +63,9 @@ class Certificate:
         runs_min, runs_max: fewest and most responses of an item.
         level: conformal level of the most frequent answer, with its lower bound.
         sets: M*(alpha), or why there is none.
-        coverage: leave-one-out coverage, capability gap and mean set size.
+        set_size: mean number of answers in the labelled items' sets at M*, of all their answers
+            where that is infeasible.
+        coverage: leave-one-out coverage, with the capability gap.
         accuracy: mean share of responses that are acceptable.
         mode_accuracy: expected accuracy of the most frequent answer, over ties.
         answer_agreement: mean share of pairs of responses with one answer; nan at one response.
@@ -80,6 +82,7 @@ class Certificate:
     runs_max: int
     level: ReliabilityLevel
     sets: SetSize
+    set_size: float
     coverage: Coverage
     accuracy: float
     mode_accuracy: float
@@ -172,6 +175,7 @@ def certify(
         runs_max=int(table.runs.max()),
         level=level,
         sets=sets,
+        set_size=float(np.minimum(table.classes, sets.m_star).mean()),
         coverage=conformal.coverage(scores, alpha, table.classes),
         accuracy=_mean([_share(a, right) for a, right in zip(answers, labels, strict=True) if a]),
         mode_accuracy=float(modes.mean()),

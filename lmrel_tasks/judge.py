@@ -121,6 +121,7 @@ def open_judge(
     An endpoint gets the key in the environment variable OPENAI_API_KEY, if there is one.
     """
     from lm_eval.api.registry import get_model
+    from lm_eval.utils import simple_parse_args_string
 
     kept = None if store is None else Path(store)
     if "://" not in judge:
@@ -131,7 +132,9 @@ def open_judge(
                 f"judge {judge!r} is neither an address (http://...) nor a model type of the "
                 f"harness: {error}"
             ) from None
-        lm = model_class.create_from_arg_string(model or "", {"batch_size": CONCURRENT})
+        arguments = {"batch_size": CONCURRENT, "device": _device()}
+        arguments |= simple_parse_args_string(model or "")
+        lm = model_class.create_from_arg_obj(arguments)
         return Judge(lm, f"{judge} {model or ''}".strip(), kept)
     if not model:
         raise ValueError(f"judge {judge}: say which model to ask there (--judge-model)")
@@ -156,6 +159,12 @@ def prompt(name: str, **values: str) -> str:
     """A prompt of the folder ``prompts``, filled in. Braces in the values stay as they are."""
     text = (files("lmrel_tasks") / "prompts" / f"{name}.txt").read_text(encoding="utf-8")
     return Formatter().vformat(text.strip(), (), values)
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _as_chat(lm: Any, text: str) -> Any:

@@ -28,6 +28,8 @@ _CUE = re.compile(
     re.I,
 )
 _OPENING = re.compile(rf"\W*({_NEGATION} (?:\w+ ){{0,2}})?({_WORD})(?= ?(?:[.,:;!\n—-]|$))", re.I)
+# The question repeated ("CORRECT or INCORRECT?") answers nothing.
+_EITHER = re.compile(rf"\b(?:{_WORD})[\"'*]? ?(?:or|/|\|) ?[\"'*]?(?:{_WORD})\b", re.I)
 # Words that are verdicts wherever they stand; "no", "true" and the like only open or close.
 _MENTION = re.compile(
     r"\b(correct|incorrect|wrong|inaccurate|accurate|mistaken|erroneous"
@@ -64,6 +66,7 @@ def parse_verdict(reply: str) -> bool | None:
         return structured
     if isinstance(structured, str):
         text = structured
+    text = _EITHER.sub("?", text)
     found = _last(_CUE, text) or _OPENING.match(text)
     if found:
         return _polarity(found[2]) != bool(found[1])

@@ -54,6 +54,10 @@ def test_numeric_set_from_raw_responses(tmp_path, alpha, m_star):
     # At alpha 0.1 the 28th of 30 scores is infinite; the package returns 15 there.
     assert one["sets"]["m_star"] == m_star
     assert one["sets"]["feasible"] is (m_star is not None)
+    sizes = [len(row["prediction_set"]) for row in one["table"]]
+    classes = [row["classes"] for row in one["table"]]
+    assert sizes == [min(n, m_star or n) for n in classes]
+    assert one["set_size"] == pytest.approx(sum(sizes) / 30)
 
 
 def test_letter_set_with_ties_empty_and_unsolvable_items(tmp_path):

@@ -18,6 +18,9 @@ from lmrel_tasks.repeats import Repeats
 from lmrel_tasks.verdicts import parse_choice, parse_verdict
 
 VERDICTS = [
+    ("CORRECT or INCORRECT.", None),
+    ("Is it right or wrong? It is wrong.", False),
+    ("Correct/incorrect: correct", True),
     ("CORRECT", True),
     ("not correct", False),
     ("INCORRECT", False),

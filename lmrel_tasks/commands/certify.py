@@ -259,10 +259,7 @@ def _report(name: str, one: Certificate, args: argparse.Namespace, qualifies: bo
 def _sets(one: Certificate) -> str:
     if not one.sets.feasible:
         return f"infeasible: {one.sets.reason}"
-    return (
-        f"M* = {one.sets.m_star:g} at alpha = {one.sets.alpha:g}; mean size "
-        f"{one.coverage.mean_set_size:.2f}"
-    )
+    return f"M* = {one.sets.m_star:g} at alpha = {one.sets.alpha:g}; mean size {one.set_size:.2f}"
 
 
 def _needed(one: Certificate) -> str:
