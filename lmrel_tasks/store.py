@@ -42,6 +42,7 @@ class Store:
         self._connection = connection
         self._lock = threading.Lock()
         self._models: dict[str, int] = {}
+        self._latest: tuple[Any, int | None] = (None, None)
         self._held: list[tuple[bytes, Run, Mapping[str, Any]]] = []
         self._memory: dict[bytes, Run] = {}
         self._broken = False
@@ -186,11 +187,14 @@ class Store:
     def _model_id(self, identity: Mapping[str, Any] | None) -> int | None:
         if identity is None:
             return None
+        if identity is self._latest[0]:
+            return self._latest[1]
         text = json.dumps(identity, sort_keys=True, default=str)
         if text not in self._models:
             self._connection.execute("INSERT OR IGNORE INTO models (identity) VALUES (?)", (text,))
             row = self._connection.execute("SELECT id FROM models WHERE identity = ?", (text,))
             self._models[text] = int(row.fetchone()[0])
+        self._latest = (identity, self._models[text])
         return self._models[text]
 
     def summary(self) -> list[dict[str, Any]]:
@@ -262,7 +266,8 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 def _storable(text: str) -> str | bytes:
     try:
-        text.encode("utf-8")
+        if not text.isascii():
+            text.encode("utf-8")
         return text
     except UnicodeEncodeError:
         # Half a surrogate pair, as a server's JSON may hold.

@@ -49,9 +49,12 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 def recognise(path: Path, connection: sqlite3.Connection) -> None:
     """Refuse what is not a store of this or an older version; an empty file is a new store."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    # One transaction, or a file that another process is just creating looks half made.
+    connection.execute("BEGIN")
     tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.execute("COMMIT")
     if application != APPLICATION_ID:
         if tables or application:
             raise StoreError(f"{path} is an SQLite file of another program, not a store of runs")

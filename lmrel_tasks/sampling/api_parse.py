@@ -100,7 +100,10 @@ def run_of(
 
 def has_logprobs(choice: Mapping[str, Any]) -> bool:
     """Whether the server sent log-probabilities with this choice."""
-    return _positions(choice, 1) is not None
+    given = choice.get("logprobs")
+    return isinstance(given, Mapping) and any(
+        isinstance(given.get(name), list) for name in ("content", "tokens")
+    )
 
 
 def _text_and_finish(choice: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -157,7 +160,8 @@ def _chat_position(entry: Mapping[str, Any], k: int) -> Position:
     top = entry.get("top_logprobs") or []
     # Two tokens may print alike; their bytes or ids tell them apart.
     by_identity = {_identity(one): one.get("logprob") for one in top if isinstance(one, Mapping)}
-    return Position(_piece(entry), number(entry.get("logprob")), largest(by_identity.values(), k))
+    values = list(by_identity.values())
+    return Position(_piece(entry), number(entry.get("logprob")), largest(values, k))
 
 
 def _completion_positions(logprobs: Mapping[str, Any], k: int) -> list[Position]:
@@ -167,7 +171,7 @@ def _completion_positions(logprobs: Mapping[str, Any], k: int) -> list[Position]
     positions = []
     for index, token in enumerate(tokens):
         here = top[index] if index < len(top) else None
-        values = here.values() if isinstance(here, Mapping) else ()
+        values = list(here.values()) if isinstance(here, Mapping) else []
         logprob = number(chosen[index]) if index < len(chosen) else None
         positions.append(Position(_token_bytes(token), logprob, largest(values, k)))
     return positions

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -111,6 +112,7 @@ class Endpoint:
             timeout=aiohttp.ClientTimeout(total=self.timeout),
         )
 
+    @cached_property
     def proxy(self) -> str | None:
         """The environment's proxy for this address, as ``requests`` would choose it."""
         parts = urlsplit(self.url)
@@ -176,8 +178,7 @@ async def post(
         before_sleep=lambda state: endpoint.on_retry(),
         reraise=True,
     )
-    proxy = endpoint.proxy()
-    return await retrying(_post_once, session, endpoint, gate, payload, proxy)
+    return await retrying(_post_once, session, endpoint, gate, payload)
 
 
 async def _post_once(
@@ -185,12 +186,11 @@ async def _post_once(
     endpoint: Endpoint,
     gate: Gate,
     payload: Mapping[str, Any],
-    proxy: str | None,
 ) -> Mapping[str, Any]:
     await gate.wait()
     try:
         async with session.post(
-            endpoint.url, json=payload, headers=endpoint.headers, proxy=proxy
+            endpoint.url, json=payload, headers=endpoint.headers, proxy=endpoint.proxy
         ) as response:
             raw = await response.read()
             status, headers = response.status, response.headers

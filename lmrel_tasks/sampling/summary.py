@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +51,14 @@ def summarise(positions: Sequence[Position]) -> dict[str, Any]:
     only if every token has one.
     """
     fields: dict[str, Any] = {}
-    seen = [position.candidates for position in positions if position.candidates]
-    if seen:
-        table = np.full((len(seen), max(map(len, seen))), -np.inf)
-        for row, candidates in zip(table, seen, strict=True):
-            row[: len(candidates)] = candidates
-        fields = capture.summarise(list(capture.reduce_tokens(table, np.zeros(len(seen)))))
+    width = max((len(position.candidates) for position in positions), default=0)
+    if width:
+        table = np.full((len(positions), width), -np.inf)
+        for row, position in zip(table, positions, strict=True):
+            row[: len(position.candidates)] = position.candidates
+        table = np.minimum(np.where(table > IMPOSSIBLE, table, -np.inf), 0.0)
+        table = table[np.isfinite(table).any(axis=1)]
+        fields = capture.summarise(list(capture.reduce_tokens(table, np.zeros(len(table)))))
     fields.pop("logprob", None)
     chosen = [position.logprob for position in positions if position.logprob is not None]
     if positions and len(chosen) == len(positions):
@@ -64,13 +66,16 @@ def summarise(positions: Sequence[Position]) -> dict[str, Any]:
     return {"tokens": len(positions), **fields}
 
 
-def largest(values: Iterable[Any], k: int) -> tuple[float, ...]:
+def largest(values: Sequence[Any], k: int) -> tuple[float, ...]:
     """The k largest log-probabilities: servers append the chosen token when it is not among them.
 
-    What is no number, NaN or marked impossible is no candidate.
+    What is no number is no candidate.
     """
-    numbers = (number(value) for value in values)
-    return tuple(sorted((one for one in numbers if one is not None), reverse=True)[:k])
+    try:
+        return tuple(sorted(values, reverse=True)[:k])
+    except TypeError:
+        numbers = [value for value in values if isinstance(value, (int, float))]
+        return tuple(sorted(numbers, reverse=True)[:k])
 
 
 def number(value: Any) -> float | None:

@@ -149,7 +149,7 @@ def positions_of(lm: Any, output: Any, k: int) -> list[Position]:
             Position(
                 piece.encode("utf-8", "surrogatepass"),
                 number(getattr(chosen, "logprob", None)),
-                largest((one.logprob for one in here.values()), k),
+                largest([one.logprob for one in here.values()], k),
             )
         )
     return positions
