@@ -12,41 +12,25 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lmrel_tasks.variants import Variant
+
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 REVERSED = "reversed"
 
 
-class Rearranged(dict[str, Any]):
+class Rearranged(Variant):
     """A document with its options in another order.
 
-    Equal to the original, as it is the same question: the harness compares documents to keep the
-    asked one out of its own few-shot examples.
-
     Attributes:
-        original: the document as it is in the data.
         order: the option at place i is the original's option ``order[i]``.
     """
 
-    original: Mapping[str, Any]
     order: tuple[int, ...]
-
-    def __eq__(self, other: object) -> bool:
-        return (other.original if isinstance(other, Rearranged) else other) == self.original
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = None  # type: ignore[assignment]
 
     def original_letter(self, answer: str) -> str:
         """The original's letter of the option that an answer names; no letter stays as it is."""
         at = LETTERS.find(answer) if len(answer) == 1 else -1
         return LETTERS[self.order[at]] if 0 <= at < len(self.order) else answer
-
-
-def original(doc: Any) -> Any:
-    """The document as it is in the data."""
-    return doc.original if isinstance(doc, Rearranged) else doc
 
 
 def permutation(n: int, order: int | str, key: str) -> tuple[int, ...]:

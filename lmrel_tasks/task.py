@@ -25,11 +25,12 @@ from lmrel_tasks.metric_rows import rows_of
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.registry import METRICS
 from lmrel_tasks.metrics.stopping import next_round
-from lmrel_tasks.option_order import Rearranged, original, rearranged
+from lmrel_tasks.option_order import Rearranged, rearranged
 from lmrel_tasks.plugin import install
 from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
 from lmrel_tasks.run import Run
 from lmrel_tasks.settings import read_settings
+from lmrel_tasks.variants import original
 
 install()
 
