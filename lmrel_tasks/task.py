@@ -6,7 +6,7 @@ Used from YAML by ``class: !function lmrel_tasks.task.RepeatedTask``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -73,6 +73,7 @@ class RepeatedTask(ConfigurableTask):
         self.conditions = read_conditions(name, self.settings.conditions)
         self.own: dict[str, Metric] = {}
         self._warned: set[str] = set()
+        self._shot_states: Iterator[Any] = iter(())
         metric_list = given.get("metric_list")
         if metric_list is not None:
             given["metric_list"] = [
@@ -244,16 +245,44 @@ class RepeatedTask(ConfigurableTask):
     def build_all_requests(self, **kwargs: Any) -> None:  # type: ignore[override]
         """Build the requests; ones taken from the request cache get the settings of this run."""
         self._warn_if_greedy()
+        self._shot_states = self._states_of_one_process(**kwargs)
         super().build_all_requests(**kwargs)
         for request in self._instances or ():
             if isinstance(request, SampleRequest):
                 self._plan(request)
 
+    def _states_of_one_process(
+        self,
+        rank: int = 0,
+        world_size: int = 1,
+        limit: int | None = None,
+        samples: list[int] | None = None,
+        **_: Any,
+    ) -> Iterator[Any]:
+        """The few-shot sampler's state before each of this rank's items.
+
+        The harness draws shots from one sequence in the order of the items, so ranks that see
+        every other item would draw other shots than a single process does.
+        """
+        sampler, shots = getattr(self, "sampler", None), self.config.num_fewshot or 0
+        if world_size == 1 or not shots or sampler is None:
+            return
+        start, states = sampler.rnd.getstate(), []
+        same_split = self.fewshot_cfg.split == self.config.test_split
+        for number, (_, doc) in enumerate(self.doc_iterator(limit=limit, samples=samples)):
+            if number % world_size == rank:
+                states.append(sampler.rnd.getstate())
+            sampler.sample(n=shots, eval_doc=doc if same_split else None)
+        sampler.rnd.setstate(start)
+        yield from states
+
     def fewshot_context(self, doc: Any, num_fewshot: int, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """One prompt per condition, in their order; all with the same shots unless they differ."""
         system = kwargs.pop("system_instruction", None)
         kwargs.pop("gen_prefix", None)
-        state = self.sampler.rnd.getstate() if hasattr(self, "sampler") else None
+        state = next(self._shot_states, None)
+        if state is None and hasattr(self, "sampler"):
+            state = self.sampler.rnd.getstate()
         contexts = []
         for condition in self.conditions:
             if state is not None:

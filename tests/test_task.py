@@ -294,3 +294,21 @@ def test_store_spares_every_run_that_it_has(tmp_path, monkeypatch):
     other = ScriptedLM(alternating)
     evaluate(other, tmp_path, "t", gen_kwargs="temperature=0.5")
     assert len(other.asked) == 36
+
+
+def test_ranks_show_the_shots_that_one_process_shows(tmp_path):
+    from lm_eval.tasks import TaskManager
+
+    write_task(tmp_path, "t", ITEMS, num_fewshot=2, fewshot_split="test")
+
+    def prompts(rank, ranks):
+        task = TaskManager(include_path=str(tmp_path), include_defaults=False).load(["t"])
+        task = task["tasks"]["t"]
+        task.set_fewshot_seed(1234)
+        task.build_all_requests(rank=rank, world_size=ranks, limit=5)
+        return [request.args[0] for request in task.instances]
+
+    alone = prompts(0, 1)
+    assert len(set(alone)) == 5
+    assert prompts(0, 2) == alone[0::2]
+    assert prompts(1, 2) == alone[1::2]
