@@ -116,7 +116,7 @@ def fold_unicode(text: str) -> str:
 
 
 _THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.I)
-_FENCE = re.compile(r"`{3,}(?:[A-Za-z][\w+-]*(?=\n))?|~{3,}(?=\n)")
+_FENCE = re.compile(r"`{3,}(?:[A-Za-z][\w+-]*(?=\n))?|(?<!~)~{3,}(?=\n)")
 # "2**10" keeps its stars: emphasis never stands between two operands.
 _STARS = re.compile(r"(?<![\d)])\*\*|\*\*(?![\d(])")
 _UNDERLINES = re.compile(r"(?<!\w)__|__(?!\w)")

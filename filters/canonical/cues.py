@@ -38,8 +38,8 @@ _ANSWER = (
 )
 _CHANGE_OF_MIND = (
     r"(?:wait|actually|correction|oops|hmm|scratch that|on second thought|no,)[,.:;!—-]{0,3}"
-    r"(?: ?(?:no|wait|actually|sorry|oops|hmm|rather|i (?:made (?:a|an) (?:mistake|error)|was wrong)"
-    r"|that(?:'s| is| was) (?:wrong|not right|incorrect))[,.:;!—-]{1,3}){0,4} ?"
+    r"(?: ?(?:no|wait|actually|sorry|oops|hmm|rather"
+    r"|i (?:made (?:a|an) (?:mistake|error)|was wrong)|that(?:'s| is| was) (?:wrong|not right|incorrect))[,.:;!—-]{1,3}){0,4} ?"
     r"(?:(?:(?:so |then )?(?:it|that|this|the (?:total|result|value)) ?(?:'s|is|should be|must be"
     r"|equals|would be|should have been|was)|make (?:it|that)|i mean|i meant|rather)\b"
     r"|(?P<bare>)(?=[-+$(\"']{0,3}(?:\d|[A-J]\b[.,)\s]?(?:$|\n))))"
@@ -160,8 +160,9 @@ def find_cues(text: str) -> list[Cue]:
 
 _RETRACTION = re.compile(
     r"\b(?:wait|correction|scratch that|on second thought|oops"
-    r"|i (?:made|see|spot|found) (?:a|an|my) (?:mistake|error)|that(?:'s| is| was) (?:wrong|not right"
-    r"|incorrect)|let me (?:re-?(?:calculate|compute|do|check|consider|think)|correct|try again))\b",
+    r"|i (?:made|see|spot|found) (?:a|an|my) (?:mistake|error)"
+    r"|that(?:'s| is| was) (?:wrong|not right|incorrect)"
+    r"|let me (?:re-?(?:calculate|compute|do|check|consider|think)|correct|try again))\b",
     re.I,
 )
 

@@ -31,12 +31,13 @@ _CHOSEN_BEFORE = re.compile(
     r"|it is|that'?s|that is|(?:choose|chose|choosing|pick|picked|picking|select|selected|selecting"
     r"|go(?:ing)? with|went with|opt(?:ing)? for|say|guess|believe|think|prefer|conclude"
     r"|leaves(?: us with)?|points? to|indicates)"
-    r"|(?:options?|choices?|letter|selection|pick|response|diagnosis|statement|alternative) (?:is|are|be)"
+    r"|(?:options?|choices?|letter|selection|pick|response|diagnosis|statement|alternative)"
+    r" (?:is|are|be)"
     r"|(?:correct|best|right) (?:option|choice|answer|one)(?: is)?|final)"
     r"[,:;]? ?)"
     r"(?:(?:it'?s|it is|it must be|i (?:would |will |'ll )?(?:choose|pick|select|say|think|go with)"
-    r"|the (?:correct |best |right |final )?|correct |best |right |option|choice|answer|letter|is|that"
-    r"|probably|likely|definitely|clearly|most|:)[,:]? ?){0,6}[(\"'\[*$]{0,3}$",
+    r"|the (?:correct |best |right |final )?|correct |best |right |option|choice|answer|letter|is"
+    r"|that|probably|likely|definitely|clearly|most|:)[,:]? ?){0,6}[(\"'\[*$]{0,3}$",
     re.I,
 )
 _NAMED_BEFORE = re.compile(r"\b(?:option|choice|letter|answer)s? ?:? ?[(\"'\[*]{0,3}$", re.I)
@@ -76,7 +77,8 @@ _NOT_A_NOUN = re.compile(
 )
 _WORD_AFTER = re.compile(r" [\"']?[A-Za-z]")
 _JOIN = re.compile(
-    r"[)\]\"'.*]{0,3}(?: ?[,/&] ?| ?,? (?:and|or|and/or|&|nor|plus) )(?:option |either )?[(\[\"'*]{0,3}"
+    r"[)\]\"'.*]{0,3}(?: ?[,/&] ?| ?,? (?:and|or|and/or|&|nor|plus) )"
+    r"(?:option |either )?[(\[\"'*]{0,3}"
 )
 
 
@@ -129,9 +131,9 @@ def _role(text: str, start: int, end: int, before: str) -> str | None:
             return None
         named = _NAMED_BEFORE.search(before)
         verdict = _CHOSEN_AFTER.match(text, end)
-        if letter in "AI" and not named and not verdict and _WORD_AFTER.match(text, end):
-            if letter == "I" or not _NOT_A_NOUN.match(text, end):
-                return None
+        word_like = letter == "I" or (letter == "A" and not _NOT_A_NOUN.match(text, end))
+        if word_like and not named and not verdict and _WORD_AFTER.match(text, end):
+            return None
         if not named and not verdict and _THING_BEFORE.search(before):
             return None
         if verdict or _CHOSEN_BEFORE.search(before):
@@ -159,9 +161,9 @@ def _spread_negation(text: str, found: list[Letter]) -> list[Letter]:
             found[at] = right._replace(negated=_is_listed(text, left, right))
     for at in range(len(found) - 2, -1, -1):
         left, right = found[at], found[at + 1]
-        if right.negated and not left.negated and NEGATED_AFTER.match(text, right.end):
-            if side_by_side(text, left, right):
-                found[at] = left._replace(negated=True)
+        denied = right.negated and NEGATED_AFTER.match(text, right.end)
+        if denied and not left.negated and side_by_side(text, left, right):
+            found[at] = left._replace(negated=True)
     return found
 
 

@@ -24,6 +24,7 @@ from lmrel_tasks.filters.canonical.options import (
     exact,
     named,
 )
+from lmrel_tasks.filters.canonical.quick import quick_letter
 from lmrel_tasks.filters.canonical.refusal import REFUSAL, find_refusal, goes_on
 
 LETTERS = "ABCDEFGHIJ"
@@ -75,6 +76,12 @@ def mcq(raw: str, choices: Sequence[str] | None = None) -> str:
         bare = raw.strip("().: ").upper()
         if len(bare) == 1 and bare in allowed and raw.isascii():
             return bare
+    quick = quick_letter(raw, allowed)
+    return read(raw, key, allowed) if quick is None else quick
+
+
+def read(raw: str, key: tuple[str, ...] | None, allowed: str) -> str:
+    """`mcq` without its short cuts."""
     options = compile_options(key) if key else None
     text = tidy(raw)
     if "\\" in text:
@@ -126,9 +133,10 @@ def _stated(
     if last is None:
         return denied
     at = found.index(last)
-    if last.role == "line" and at and found[at - 1].role == "line":
+    if at and last.role == found[at - 1].role == "line":
         # A list of letters, a line each, chooses none of them.
-        if marks.next_line(text, found[at - 1], last) and found[at - 1].letter != last.letter:
+        previous = found[at - 1]
+        if previous.letter != last.letter and marks.next_line(text, previous, last):
             return ""
     return _one(found[at:], text)
 

@@ -10,12 +10,12 @@ A percent sign, a currency and a unit are dropped: "50%" is "50".
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from lmrel_tasks.filters.canonical.common import tidy
 from lmrel_tasks.filters.canonical.cues import find_cues, find_retraction
 from lmrel_tasks.filters.canonical.latex import plain
-from lmrel_tasks.filters.canonical.numbers import BODY, decimal_text, fraction_text, read_number
+from lmrel_tasks.filters.canonical.numbers import BODY, fraction_text, read_number
+from lmrel_tasks.filters.canonical.quick import quick_number
 from lmrel_tasks.filters.canonical.refusal import REFUSAL, find_refusal, goes_on
 from lmrel_tasks.filters.canonical.words import iter_word_runs, parse_words
 
@@ -34,7 +34,6 @@ _TOKEN = re.compile(
     r"|(?P<number>" + BODY.replace(r"\1", r"\3") + r"))"
     r"|\b" + _MONTH + r"\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4}\b)?"
 )
-_WHOLE = re.compile(r"([+-]?)(\d+)(?:\.(\d+))?[.\s]*\Z")
 _CURRENCY = re.compile(
     r"(?:[$€£¥₹₩₽₺₪฿¢]|\b(?:US|CA|AU|HK|NZ)\$|\b(?:USD|EUR|GBP|INR|JPY|CHF|CAD|AUD|Rs\.?))$"
 )
@@ -238,19 +237,12 @@ def _unfinished(text: str, at: int, after: int) -> bool:
 
 def numeric(raw: str) -> str:
     """Canonical number stated by an output; '' if there is none, "refusal" if it declines."""
-    whole = _WHOLE.match(raw)
-    if whole:
-        sign, digits, part = whole.groups("")
-        return (
-            decimal_text(digits + part, -len(part), sign == "-")
-            if raw.isascii()
-            else numeric_slow(raw)
-        )
-    return numeric_slow(raw)
+    answer = quick_number(raw)
+    return read(raw) if answer is None else answer
 
 
-def numeric_slow(raw: str) -> str:
-    """`numeric` without the short cut for outputs that are a bare number."""
+def read(raw: str) -> str:
+    """`numeric` without its short cut."""
     text = plain(tidy(raw))
     if not text:
         return ""
@@ -303,6 +295,3 @@ def _restated(text: str, start: int) -> str | None:
     if last is None:
         return None
     return _in_span(text, last.end(), min(len(text), last.end() + 200))
-
-
-__all__ = ["Fraction", "numeric"]

@@ -14,7 +14,8 @@ REFUSAL = "refusal"
 _ABOUT_THE_TASK = (
     r"(?:answer|help(?= (?:with|you|out|here|on)\b|[^\w ]|$)|assist|provide|give|offer|comply"
     r"|fulfil|fulfill|complete|respond|discuss|comment|engage|determine|solve|say"
-    r"|tell(?= (?:you|for|with|from|which|what|if|whether)\b|[^\w ]|$)|know|decide|choose|pick|select|do (?:that|this|so)"
+    r"|tell(?= (?:you|for|with|from|which|what|if|whether)\b|[^\w ]|$)|know|decide"
+    r"|choose|pick|select|do (?:that|this|so)"
     r"|make (?:a|that|this)|generate|produce|advise|diagnose|continue|proceed|support"
     r"|share|create|write|participate|speculate|confirm|verify|recommend)"
 )

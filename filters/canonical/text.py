@@ -23,23 +23,32 @@ _ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit|mbox) ?\{([^{}]*)\}")
 _LEFT = " \n\"'*#>:;,!?-—•([{"
 _RIGHT = " \n\"'*.,:;!?-—)]}"
+# Each pass shortens the text; more than a few are never needed outside attacks.
+_MAX_PASSES = 5
+_AMOUNT = re.compile(r"[$€£]?\.?\d")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _OPENERS = {"(": ")", "[": "]", "{": "}"}
 
 
 def _strip_edges(text: str) -> str:
-    """Text without punctuation at its ends; a bracket goes only if its partner is not inside."""
+    """Text without punctuation at its ends and articles at its start.
+
+    A bracket goes only if its partner is not inside.
+    """
     start, end = 0, len(text)
     counts = {mark: text.count(mark) for mark in "()[]{}"}
     while start < end:
         first, last = text[start], text[end - 1]
         closer = _OPENERS.get(first)
-        if closer and last == closer and end - start >= 2:
+        article = _ARTICLE.match(text, start, end)
+        if article:
+            start = article.end()
+        elif closer and last == closer and end - start >= 2:
             counts[first] -= 1
             counts[last] -= 1
             start, end = start + 1, end - 1
         elif first in _LEFT and not (
-            (first in "-—" and text[start + 1 : start + 2].isdigit())
+            (first in "-—" and _AMOUNT.match(text, start + 1))
             or (closer and counts[first] <= counts[closer])
         ):
             if closer:
@@ -56,16 +65,7 @@ def _strip_edges(text: str) -> str:
 
 def normalise(text: str) -> str:
     """Comparable form of a tidied text: casefolded, blanks joined, edges and articles removed."""
-    text = nfc(text.casefold())
-    text = " ".join(text.split())
-    while True:
-        stripped = _strip_edges(text)
-        article = _ARTICLE.match(stripped)
-        if article:
-            stripped = stripped[article.end() :]
-        if stripped == text:
-            return text
-        text = stripped
+    return _strip_edges(" ".join(nfc(text.casefold()).split()))
 
 
 def stated(text: str) -> str:
@@ -83,6 +83,18 @@ def text(raw: str) -> str:
     """Canonical text of an output; '' if it has no word or symbol, "refusal" if it declines."""
     if _PLAIN.match(raw):
         return raw.lower()
+    answer = _once(raw)
+    # Case folding and stripping can bring a cue or an article to light: read again until
+    # nothing changes, so that an answer is its own canonical answer.
+    for _ in range(_MAX_PASSES):
+        again = _once(answer)
+        if again == answer:
+            break
+        answer = again
+    return answer
+
+
+def _once(raw: str) -> str:
     tidied = tidy(raw)
     answer = stated(tidied)
     refused = find_refusal(answer)
