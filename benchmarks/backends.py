@@ -7,7 +7,7 @@ loopback. Prints one line per figure and its target; exits 1 when a target is mi
 
 - throughput against a server that answers in 50 ms, 16 requests at once: at least 90 % of the
   ideal 320 requests per second
-- what the store adds to that: at most 2 % of the sampling time
+- the same with every run put into the store: at most 2 % longer (medians of alternating rounds)
 - storing runs in bulk: at most 0.2 ms each, committed one by one
 - finding 50,000 stored runs again, from opening the file to `Run` objects: at most 10 s
 """
@@ -28,7 +28,7 @@ from typing import Any
 
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 
-import lmrel_tasks.sampling.api
+import lmrel_tasks.sampling.api  # noqa: F401  registers the backend
 from lmrel_tasks.identity import cell_key, model_identity, run_key
 from lmrel_tasks.run import Capture, Run
 from lmrel_tasks.sampling import Cell, run_seed, sample_runs
@@ -72,21 +72,19 @@ def keys_of(identity: dict[str, Any], cells: list[Cell]) -> list[list[bytes]]:
     return keys
 
 
-def sample(address: str, runs: int, store: Store | None) -> tuple[float, float]:
-    """Seconds in all, and seconds of them in the store."""
+def sample(address: str, runs: int, store: Store | None) -> float:
+    """Seconds for all runs, with every run put into the store if there is one."""
     lm = LocalCompletionsAPI(
         base_url=address, model="m", tokenizer_backend=None, num_concurrent=CONCURRENT
     )
     cells, identity = cells_of(runs), model_identity(lm)
-    keys = keys_of(identity, cells)
-    stored, began = 0.0, time.perf_counter()
+    began = time.perf_counter()
+    keys = keys_of(identity, cells) if store is not None else []
     for cell, index, run in sample_runs(lm, cells):
         if store is not None:
-            start = time.perf_counter()
             meta = {"model": identity, "task": "t", "item": str(cell), "condition": "plain"}
             store.put(keys[cell][index], run, meta | {"run": index})
-            stored += time.perf_counter() - start
-    return time.perf_counter() - began, stored
+    return time.perf_counter() - began
 
 
 def bulk(folder: Path, count: int) -> tuple[float, float]:
@@ -123,20 +121,18 @@ def main() -> int:
     args = parser.parse_args()
     logging.disable(logging.WARNING)
     ideal = CONCURRENT / DELAY
-    assert lmrel_tasks.sampling.api.sample_api
-    rates, shares = [], []
+    bare, stored = [], []
     with server() as address, tempfile.TemporaryDirectory() as folder:
         sample(address, 200, None)  # connections, imports
         for repeat in range(args.repeat):
-            seconds, _ = sample(address, args.runs, None)
-            rates.append(args.runs / seconds / ideal)
+            bare.append(sample(address, args.runs, None))
             with Store.open(Path(folder) / f"{repeat}.sqlite") as store:
-                seconds, stored = sample(address, args.runs, store)
-            shares.append(stored / seconds)
+                stored.append(sample(address, args.runs, store))
         each, seconds = bulk(Path(folder), args.stored)
+    usual = statistics.median(bare)
     met = [
-        line("throughput, share of the ideal", statistics.median(rates), ">=", 0.90),
-        line("store, share of the sampling time", statistics.median(shares), "<=", 0.02),
+        line("throughput, share of the ideal", args.runs / usual / ideal, ">=", 0.90),
+        line("store, added sampling time", statistics.median(stored) / usual - 1, "<=", 0.02),
         line("store in bulk, ms per run", each, "<=", 0.2),
         line(f"warm rerun of {args.stored} runs, s", seconds, "<=", 10.0),
     ]

@@ -74,7 +74,7 @@ def prepare(connection: sqlite3.Connection) -> None:
     _switch_to_wal(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
     # Checkpoints sync the disk; with larger ones fewer runs wait for it.
-    connection.execute("PRAGMA wal_autocheckpoint=4000")
+    connection.execute("PRAGMA wal_autocheckpoint=10000")
     connection.execute("BEGIN IMMEDIATE")
     for statement in _SCHEMA:
         connection.execute(statement)
