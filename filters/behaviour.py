@@ -84,7 +84,7 @@ class BehaviourFilter(Filter):
         with ThreadPoolExecutor(self.workers) as pool:
             outcomes = list(
                 tqdm(
-                    pool.map(lambda job: run_program(*job, self.limits), ordered),
+                    pool.map(lambda job: run_program(job[0], job[1], job[2], self.limits), ordered),
                     total=len(ordered), desc="Running programs", disable=len(ordered) < 100,
                 )
             )  # fmt: skip
