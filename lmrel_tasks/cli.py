@@ -15,6 +15,13 @@ COMMANDS = {
     "store": ("lmrel_tasks.store_cli", "list, export and prune the kept runs"),
     "certify": ("lmrel_tasks.commands.certify", "gate repeated runs by a certified reliability"),
     "label": ("lmrel_tasks.commands.label", "acceptable answers given by people, on a page"),
+    "reproducibility": (
+        "lmrel_tasks.commands.reproducibility",
+        "compare prompts, right and wrong answers, and models in stored runs",
+    ),
+    "rr": ("lmrel_tasks.commands.rr", "gauge R&R (ISO 5725) table of stored runs"),
+    "report": ("lmrel_tasks.commands.report", "results as one page with figures and runs"),
+    "compare": ("lmrel_tasks.commands.compare", "test results against each other, item by item"),
     "demo": ("lmrel_tasks.commands.demo", "measure a small real model on bundled items"),
 }
 

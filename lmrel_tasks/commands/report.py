@@ -1,0 +1,46 @@
+"""``lmrel report``: result folders as one page for people who look rather than read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("results", nargs="+", metavar="RESULTS", help="folders or results files")
+    parser.add_argument("-o", "--output", default="report.html", metavar="FILE")
+    parser.add_argument("--title", default="Reliability report")
+    parser.add_argument("--tasks", nargs="+", metavar="TASK", help="only these tasks")
+    parser.add_argument(
+        "--items", type=int, default=500, metavar="N",
+        help="list the N least stable items of each task with their runs (500)",
+    )  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="older evaluations of a model too")
+
+
+def run(args: argparse.Namespace) -> int:
+    from lmrel_tasks.reporting.gather import gather
+    from lmrel_tasks.reporting.page import render
+    from lmrel_tasks.results import find_evaluations
+
+    if args.items < 0:
+        raise ValueError(f"--items must not be negative, got {args.items}")
+    found = find_evaluations(args.results, latest=not args.all)
+    pairs = [
+        (one, task)
+        for one in sorted(found, key=lambda one: (one.model, one.date))
+        for task in one.tasks
+        if not args.tasks or task in args.tasks
+    ]
+    if not pairs:
+        known = sorted({task for one in found for task in one.tasks})
+        raise ValueError(f"none of the tasks is in the results; there are {', '.join(known)}")
+    reports = [gather(one, task, args.items) for one, task in pairs]
+    text = render(found, reports, args.title)
+    path = Path(args.output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = text.encode("utf-8", "replace")
+    path.write_bytes(raw)
+    print(f"{path}: {len(pairs)} tasks, {len(raw) / 1e6:.2f} MB", file=sys.stderr)
+    return 0

@@ -1,0 +1,161 @@
+"""The page: gathered tasks put through the template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from lmrel_tasks.reporting.differences import Segments, shortened, visible, word_differences
+from lmrel_tasks.reporting.drawing import Figure, data_address
+from lmrel_tasks.reporting.figures import FIGURES
+from lmrel_tasks.reporting.gather import ItemView, TaskReport
+from lmrel_tasks.reporting.headline import Headline, headlines
+from lmrel_tasks.results import Evaluation
+
+MAX_BYTES = 5_000_000
+_LONGEST, _SHORTEST = 6000, 60
+
+
+@dataclass(frozen=True)
+class _Section:
+    report: TaskReport
+    figures: tuple[Figure, ...]
+    table: str
+
+
+def render(
+    evaluations: Sequence[Evaluation],
+    reports: Sequence[TaskReport],
+    title: str,
+    max_bytes: int = MAX_BYTES,
+) -> str:
+    """The report as one HTML document.
+
+    Args:
+        evaluations: where the tasks come from, for the rows of their groups.
+        reports: one per model and task.
+        title: its heading.
+        max_bytes: texts of runs are shortened until the page is smaller; where even short ones do
+            not fit, fewer items are listed.
+
+    Raises:
+        RuntimeError: if the extra ``report`` is not installed.
+    """
+    try:
+        import jinja2
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise RuntimeError(f"the report needs {error.name}: pip install 'lmrel[report]'") from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lmrel_tasks.reporting"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    environment.filters.update(number=_number, interval=_interval, breakable=_breakable)
+    template = environment.get_template("report.html.j2")
+    sections = [
+        _Section(one, tuple(fig for make in FIGURES if (fig := make(one))), _table(one))
+        for one in reports
+    ]
+    length, share = _LONGEST, 1.0
+    while True:
+        listed = [_items(one, length, share) for one in reports]
+        text: str = template.render(
+            title=title,
+            sections=sections,
+            items=listed,
+            overview=_overview(evaluations, reports),
+            models=list(dict.fromkeys(one.model for one in reports)),
+            version=version("lmrel"),
+        )
+        size = len(text.encode("utf-8", "replace"))
+        if size <= max_bytes or (length <= _SHORTEST and share < 0.01):
+            return text
+        if length > _SHORTEST:
+            length = max(_SHORTEST, int(min(length * 0.6, length * max_bytes / size)))
+        else:
+            share *= 0.6
+
+
+# What the first table shows, as far as the results have it.
+_FIRST = (
+    "acc", "exact_match", "mode_acc", "reliability_level", "reliability_lower",
+    "semantic_repeatability", "semantic_reproducibility", "answer_agreement",
+    "internal_repeatability", "internal_stability", "tar_answer", "flip_excess", "jsd_excess",
+)  # fmt: skip
+_COLUMNS = 6
+
+
+def _overview(
+    evaluations: Sequence[Evaluation], reports: Sequence[TaskReport]
+) -> tuple[list[str], list[tuple[str, str, list[Headline | None]]]]:
+    """Columns, and rows of (task or group, model, their values)."""
+    tables = [
+        (name, one.model, tuple(headlines(one, name, {})))
+        for one in evaluations
+        for name in one.content.get("groups") or ()
+    ] + [(one.task, one.model, one.headlines) for one in reports]
+    present = {row.metric for _, _, rows in tables for row in rows}
+    columns = [name for name in _FIRST if name in present][:_COLUMNS]
+    found = []
+    for name, model, rows in tables:
+        first: dict[str, Headline] = {}
+        for row in rows:
+            first.setdefault(row.metric, row)
+        found.append((name, model, [first.get(column) for column in columns]))
+    return columns, found
+
+
+def _items(report: TaskReport, length: int, share: float) -> list[dict[str, Any]]:
+    kept = report.items[: max(1, int(len(report.items) * share))]
+    return [_item(one, length) for one in kept]
+
+
+def _item(item: ItemView, length: int) -> dict[str, Any]:
+    first = next((texts[0] for _, texts in item.cells if texts), None)
+    reference = shortened(visible(first.text), length) if first else ""
+    cells = []
+    for name, texts in item.cells:
+        shown = []
+        for one in texts:
+            text = shortened(visible(one.text), length)
+            same = one is first or text == reference
+            pieces: Segments = [("same", text)] if same else word_differences(text, reference)
+            shown.append({"run": one, "pieces": pieces, "reference": one is first})
+        cells.append({"name": name, "texts": shown})
+    return {"item": item, "cells": cells, "prompt": item.prompt[-max(200, length) :]}
+
+
+def _table(report: TaskReport) -> str:
+    columns = [
+        "metric", "filter", "value", "stderr", "ci_low", "ci_high", "interval", "items",
+        "higher_is_better",
+    ]  # fmt: skip
+    rows = [
+        (one.metric, one.filter, one.value, one.stderr, one.ci_low, one.ci_high, one.method,
+         one.n, one.higher_is_better)
+        for one in report.headlines
+    ]  # fmt: skip
+    return data_address(columns, rows)
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
+def _breakable(name: str) -> Any:
+    """A name that may be broken behind its underscores, safe for HTML."""
+    from markupsafe import Markup, escape
+
+    return Markup("_<wbr>").join(escape(visible(part)) for part in name.split("_"))
+
+
+def _interval(one: Headline) -> str:
+    if one.ci_low is None or one.ci_high is None:
+        return ""
+    return f"{_number(one.ci_low)} to {_number(one.ci_high)}"
