@@ -168,9 +168,8 @@ def test_capacity_and_leaving_rows_change_nothing(llama: HFLM) -> None:
     until = tuple(f"w{i}" for i in range(100, 200))
     alone = decoded(llama, 1, until=until)
     assert len({len(tokens) for tokens, _ in alone.values()}) > 3
-    for rows in (2, 5, 8, 64):
-        for leave in (True, False):
-            assert decoded(llama, rows, leave, until) == alone
+    for rows, leave in ((5, True), (8, True), (8, False), (64, True)):
+        assert decoded(llama, rows, leave, until) == alone
 
 
 def test_the_models_own_cache_gives_the_same_runs(
