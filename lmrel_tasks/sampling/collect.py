@@ -23,6 +23,7 @@ from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.request import NOT_DRAWN, Plan, SampleRequest
 from lmrel_tasks.run import Capture, Run
 from lmrel_tasks.sampling import Cell, run_seed, sample_runs
+from lmrel_tasks.sampling.api_facts import server_facts
 from lmrel_tasks.sampling.identical import identical_texts_warning
 from lmrel_tasks.store import Store
 
@@ -55,8 +56,17 @@ class Progress:
             seeds=tuple(self.seed(index) for index in indices),
             top_logprobs=settings.top_logprobs,
             logprobs=settings.logprobs,  # type: ignore[arg-type]
-            options={"max_n": settings.max_n} if settings.max_n else {},
+            options=self.options,
         )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the backend."""
+        most = self.plan.settings.max_n
+        return {
+            **({"max_n": most} if most else {}),
+            **({"first_tokens": True} if self.plan.first_tokens else {}),
+        }
 
     @property
     def rule(self) -> Mapping[str, Any] | None:
@@ -105,14 +115,17 @@ def sample_until(
     load_backends()
     cells = _group(requests)
     total = sum(one.wanted for one in cells)
+    quiet = disable_tqdm or getattr(lm, "rank", 0) != 0
     with (
         _shelf(lm, cells) as shelf,
-        tqdm(total=total, desc="Sampling runs", unit="run", disable=disable_tqdm) as bar,
+        tqdm(total=total, desc="Sampling runs", unit="run", disable=quiet) as bar,
     ):
         tokens = 0
         for run in _draw(lm, cells, shelf):
             tokens += run.capture.tokens or 0
-            bar.set_postfix_str(f"{tokens} tokens", refresh=False)
+            retries = server_facts(lm).retries
+            noted = f"{tokens} tokens" + (f", {retries} retries" if retries else "")
+            bar.set_postfix_str(noted, refresh=False)
             bar.update()
         # What a stopping rule left out is done too.
         bar.update(total - bar.n)
@@ -160,7 +173,11 @@ class Shelf:
                 *one.request.arguments[:2],
                 one.plan.item,
                 one.plan.condition,
-                {"top_logprobs": settings.top_logprobs, "logprobs": settings.logprobs},
+                {
+                    "top_logprobs": settings.top_logprobs,
+                    "logprobs": settings.logprobs,
+                    **({"first_tokens": True} if one.plan.first_tokens else {}),
+                },
             )
         return run_key(one.key, one.seed(index), index)
 
