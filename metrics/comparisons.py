@@ -15,11 +15,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from lmrel_tasks.metrics.intervals import item_bootstrap
 
 FloatArray = NDArray[np.float64]
+
+# Up to this many items that differ the signed-rank test goes through all patterns of signs.
+MAX_EXACT = 13
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,27 @@ def holm(pvalues: Sequence[float] | FloatArray) -> FloatArray:
     """Holm-adjusted p-values; NaN entries stay NaN and do not count as tests."""
     p = np.asarray(pvalues, dtype=np.float64)
     adjusted = np.full(p.shape, np.nan)
-    known = ~np.isnan(p)
-    if known.any():
-        adjusted[known] = multipletests(p[known], method="holm")[1]
+    order = np.argsort(p)[: int((~np.isnan(p)).sum())]
+    factors = np.arange(order.size, 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
     return adjusted
+
+
+def _signed_rank(gap: FloatArray) -> tuple[float, float]:
+    """Wilcoxon's statistic and two-sided p-value; exact for few items, ties or not."""
+    kept = gap[gap != 0]
+    if kept.size > MAX_EXACT:
+        with warnings.catch_warnings():
+            # scipy warns where ties force the normal approximation, which is what is wanted.
+            warnings.simplefilter("ignore")
+            test = stats.wilcoxon(gap)
+        return float(test.statistic), float(test.pvalue)
+    # All sign patterns at once; scipy would go through them one by one where ranks are tied.
+    ranks = stats.rankdata(np.abs(kept))
+    signs = (np.arange(2**kept.size)[:, None] >> np.arange(kept.size)) & 1
+    sums, observed = signs @ ranks, float(ranks[kept > 0].sum())
+    tail = min((sums <= observed).mean(), (sums >= observed).mean())
+    return min(observed, float(ranks.sum()) - observed), float(min(2.0 * tail, 1.0))
 
 
 def _compare_pair(first: str, second: str, gap: FloatArray, level: float) -> PairedComparison:
@@ -124,10 +143,7 @@ def _compare_pair(first: str, second: str, gap: FloatArray, level: float) -> Pai
     if n and not gap.any():
         w, w_p = 0.0, 1.0
     elif n:
-        with warnings.catch_warnings():
-            # scipy warns where ties force the normal approximation, which is what is wanted.
-            warnings.simplefilter("ignore")
-            w, w_p = (float(x) for x in stats.wilcoxon(gap))
+        w, w_p = _signed_rank(gap)
     return PairedComparison(first, second, n, mean, low, high, t, t_p, t_p, w, w_p, w_p)
 
 

@@ -40,6 +40,22 @@ def test_pairs_equal_scipy_with_holm_over_pairs() -> None:
         assert adjusted == pytest.approx(multipletests(raw, method="holm")[1])
 
 
+@pytest.mark.parametrize("n", [3, 6, 9])
+def test_few_items_with_ties_equal_scipys_enumeration(n: int) -> None:
+    rng = np.random.default_rng(n)
+    values = rng.integers(0, 3, (n, 2)).astype(float)
+    (pair,) = comparisons.compare_conditions(values)
+    gap = values[:, 0] - values[:, 1]
+    expected = stats.wilcoxon(gap, method=stats.PermutationMethod(n_resamples=2**n))
+    assert pair.wilcoxon_statistic == expected.statistic
+    assert pair.wilcoxon_pvalue == pytest.approx(expected.pvalue)
+
+
+def test_holm_equals_library() -> None:
+    p = np.random.default_rng(0).uniform(0, 0.2, 9)
+    np.testing.assert_allclose(comparisons.holm(p), multipletests(p, method="holm")[1])
+
+
 def test_plain_answers_of_degenerate_pairs() -> None:
     x = np.round(table() * 8) / 8
     x[:, 1], x[:, 2], x[:, 3] = x[:, 0], x[:, 0] + 0.5, np.nan

@@ -1,0 +1,123 @@
+"""Tables of an analysis: as text, CSV and JSON, with their findings in plain sentences."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with what it says.
+
+    Attributes:
+        name: short name, used for files.
+        title: heading.
+        columns: names of the columns.
+        rows: their values, one tuple per row.
+        findings: plain sentences.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    findings: tuple[str, ...] = ()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Rows as mappings with plain JSON values; undefined numbers are None."""
+        return [
+            {key: _plain(value) for key, value in zip(self.columns, row, strict=True)}
+            for row in self.rows
+        ]
+
+    def text(self) -> str:
+        """The table for a terminal."""
+        cells = [[_shown(value) for value in row] for row in self.rows]
+        widths = [
+            max(len(name), *(len(row[at]) for row in cells)) if cells else len(name)
+            for at, name in enumerate(self.columns)
+        ]
+        numeric = [
+            all(not isinstance(row[at], str) for row in self.rows)
+            for at in range(len(self.columns))
+        ]
+        lines = [self.columns, *cells]
+        body = [
+            "  ".join(
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(line, widths, numeric, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        body.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join([self.title, *body, *self.findings])
+
+
+def join_tables(tables: Sequence[Table]) -> list[Table]:
+    """One table for each name: the rows of all that share it, in their order."""
+    joined: dict[str, Table] = {}
+    for one in tables:
+        if one.name in joined:
+            known = joined[one.name]
+            one = Table(
+                one.name, known.title, known.columns, known.rows + one.rows,
+                known.findings + one.findings,
+            )  # fmt: skip
+        joined[one.name] = one
+    return list(joined.values())
+
+
+def write_tables(tables: Iterable[Table], folder: str | Path, name: str) -> list[Path]:
+    """Write ``name.json`` with everything, and ``name_TABLE.csv`` for every table.
+
+    Returns:
+        the files.
+    """
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    tables = join_tables(list(tables))
+    content = {
+        "tables": {one.name: one.records() for one in tables},
+        "findings": [sentence for one in tables for sentence in one.findings],
+    }
+    written = [place / f"{name}.json"]
+    written[0].write_text(
+        json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8"
+    )
+    for one in tables:
+        path = place / f"{name}_{one.name}.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(one.columns)
+            rows.writerows(
+                ["" if value is None else value for value in record.values()]
+                for record in one.records()
+            )
+        written.append(path)
+    return written
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) or hasattr(value, "dtype"):
+        number = float(value)
+        if not math.isfinite(number):
+            return "n/a" if math.isnan(number) else str(number)
+        return f"{number:.4f}" if abs(number) >= 1e-4 or number == 0 else f"{number:.1e}"
+    return str(value)
+
+
+def p_text(p: float) -> str:
+    """A p-value for a sentence."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
