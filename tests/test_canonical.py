@@ -28,6 +28,7 @@ def rows(name: str) -> list[dict]:
 
 CONTRACT = rows("answers.jsonl")
 CASES = rows("canonical_cases.jsonl")
+HOSTILE = json.loads((DATA / "canonical_hostile.json").read_text("utf-8"))
 
 
 def name(row: dict) -> str:
@@ -86,14 +87,7 @@ def test_code_with_integer_beyond_the_digit_limit():
 # Properties.
 
 CHOICES = ["Yes", "No", "a dog", "None of these", "3"]
-FRAGMENTS = st.sampled_from(
-    (
-        "42|-|1,000|1/3|\\boxed{|}|####|answer is|Answer:|A|(B)|not |wait, |it's | |\n|three|half|and"
-        "|%|$|^|e5|*|**|`|```python\n|```|def f():\n|  return|x|=|\\frac{1}{2}|I cannot help|the |a |C"
-        "|½|²|é|“|”|—|−|.|,|…|ß|İ|ﬁ|\u0301|\u200b|_|__|refusal|yes|no|none of the above|<think>"
-        "|</think>|1 000|10^|or |{|(|)|'|\"|①|٤|Σ|\x00|to answer|However, "
-    ).split("|")
-)
+FRAGMENTS = st.sampled_from(HOSTILE["fragments"])
 ANY_TEXT = st.one_of(
     st.text(max_size=40),
     st.lists(FRAGMENTS, max_size=9).map("".join),
@@ -134,7 +128,7 @@ def test_thousands_separators(value, separator):
 
 
 WORDS = st.sampled_from(
-    "apples km because since and or not wait hundred A B 3 e.g. of the, is . Paris i I".split(" ")
+    "apples km because since and or not wait hundred A B 3 e.g. of the, is . Paris i I".split()  # noqa: SIM905
 )
 
 
@@ -153,26 +147,30 @@ def test_short_cuts_agree_with_the_full_reading(before, mark, core, after, words
         assert mcq_module.mcq(raw) == mcq_module.read(raw, None, mcq_module.LETTERS)
 
 
-# Hostile input. The bound is generous (CPU seconds, a quadratic reading takes minutes); `\boxed{`
-# has its own, tighter one.
-
-UNITS = (
-    "\\boxed{|{|(|[|,|1,|1.|1 000 |111'|.|9| |\n|\t|answer is |answer |Answer: "
-    "|the answer is not A |one |one and |a half |twenty-|```|```python\nx\n|~|`|*|_|#### |\\frac{"
-    "|\\frac{1}{|\\frac1|\\|$|-|—|1/|1e|10^|2**|=|A |A, |(A) |A or |not A |I can|I don't |as an AI "
-    '|wait, |no, no, |<think>|<answer>|<b |"|e\u0301|\u0316\u0301|½|①|\u200b|\ud800|\x00|12:30 '
-    "|in 2023 |May 5 |1. |yes or |not yes |St. |J. |? |if x:\n|x+|f(|[[|a.b|def f():\n|3 out of "
-    "|1 and |$5M |1 million |{,}|\\text{|^{|the |( a |İ|ﷺ"
-).split("|")
+# Bounds are CPU seconds and generous: a quadratic reading takes minutes, a linear one well under a
+# tenth of the bound on an idle machine.
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("unit", UNITS, ids=ascii)
-def test_hostile_input_is_read_in_linear_time(unit, kind):
-    raw = (unit * 65536)[:65536]
+@pytest.mark.parametrize("unit", HOSTILE["units"], ids=ascii)
+def test_hostile_input_of_16_kb(unit, kind):
+    raw = (unit * 16384)[:16384]
     start = time.process_time()
     canonical(raw, kind, CHOICES)
     canonical(f"The answer is {raw}", kind, CHOICES)
+    assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "unit",
+    ["\\boxed{", ",", "7", "(", " ", "answer is ", "one ", "```\n", "A or ", "x+"],
+    ids=ascii,
+)
+def test_hostile_input_of_64_kb(unit, kind):
+    raw = (unit * 65536)[:65536]
+    start = time.process_time()
+    canonical(raw, kind, CHOICES)
     assert time.process_time() - start < 4
 
 

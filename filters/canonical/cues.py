@@ -39,7 +39,8 @@ _ANSWER = (
 _CHANGE_OF_MIND = (
     r"(?:wait|actually|correction|oops|hmm|scratch that|on second thought|no,)[,.:;!—-]{0,3}"
     r"(?: ?(?:no|wait|actually|sorry|oops|hmm|rather"
-    r"|i (?:made (?:a|an) (?:mistake|error)|was wrong)|that(?:'s| is| was) (?:wrong|not right|incorrect))[,.:;!—-]{1,3}){0,4} ?"
+    r"|i (?:made (?:a|an) (?:mistake|error)|was wrong)"
+    r"|that(?:'s| is| was) (?:wrong|not right|incorrect))[,.:;!—-]{1,3}){0,4} ?"
     r"(?:(?:(?:so |then )?(?:it|that|this|the (?:total|result|value)) ?(?:'s|is|should be|must be"
     r"|equals|would be|should have been|was)|make (?:it|that)|i mean|i meant|rather)\b"
     r"|(?P<bare>)(?=[-+$(\"']{0,3}(?:\d|[A-J]\b[.,)\s]?(?:$|\n))))"
@@ -49,8 +50,9 @@ _CUE = re.compile(
     rf"|\b(?:{_ANSWER}|{_CHANGE_OF_MIND})",
     re.I,
 )
-_POSSIBLE = re.compile(
-    r"answer|box|####|wait|actually|correct|oops|hmm|scratch|second th|no,", re.I
+_POSSIBLE = (
+    *("answer", "box", "####", "wait", "actually", "correct", "oops", "hmm", "scratch"),
+    *("second th", "no,"),
 )
 _BRACES = re.compile(r"(?<!\\)[{}]")
 _OPENING = re.compile(r"[\s:=*\"'>]{0,20}")
@@ -132,7 +134,8 @@ def _box(text: str, start: int) -> tuple[int, int]:
 
 def find_cues(text: str) -> list[Cue]:
     """Cues of tidied text, last first, at most `MAX_CUES`."""
-    if not _POSSIBLE.search(text):
+    lower = text.lower()
+    if not any(word in lower for word in _POSSIBLE):
         return []
     matches = list(_CUE.finditer(text))[-MAX_CUES:]
     cues: list[Cue] = []

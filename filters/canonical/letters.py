@@ -75,7 +75,7 @@ _NOT_A_NOUN = re.compile(
     r"|describes|says|refers|appears|fits|may|might|can|cannot|should|must|has|have|over|rather|nor"
     r"|instead|then|than|on|from|best|most|only|to|by|in|at|gives|matches|follows|suggests)\b"
 )
-_WORD_AFTER = re.compile(r" [\"']?[A-Za-z]")
+_WORD_AFTER = re.compile(r" [\"']?(?:[A-Za-z][A-Za-z']|[a-z]\b)")
 _JOIN = re.compile(
     r"[)\]\"'.*]{0,3}(?: ?[,/&] ?| ?,? (?:and|or|and/or|&|nor|plus) )"
     r"(?:option |either )?[(\[\"'*]{0,3}"
@@ -89,7 +89,8 @@ _DELIMITER = re.compile(r"[)\]}\"'*$]{0,3}(?:[.:,;)\]}]|\n|$| ?[—–]| -|(?= b
 _LINE_END = re.compile(r"[)\]}\"'*.$]{0,4}(?:\n|$)")
 _LOWER = re.compile(
     r"(?:(?:option|choice|letter|answer|the|definitely|clearly|probably|most|likely|is|:) ?"
-    r"|\W){0,6}(?<![\w'])([a-z])(?!\.\w)(?=[)\]}\"'*$]{0,3} ?(?:[.,;:)\]}\n]|$|because\b|since\b|as\b))"
+    r"|\W){0,6}(?<![\w'])([a-z])(?!\.\w)"
+    r"(?=[)\]}\"'*$]{0,3} ?(?:[.,;:)\]}\n]|$|because\b|since\b|as\b))"
 )
 
 
@@ -99,6 +100,7 @@ def _token(allowed: str) -> re.Pattern[str]:
     return re.compile(
         rf"(?<![\w.&\\-])(?<!\w')(?<![Nn]/)[{allowed}](?![\w&#°-]|'\w|\+|/\w\w)"
         rf"|(?<=[(\[])[{lower}](?=[)\]])"
+        rf"|(?<=[Oo]ption |[Cc]hoice |[Ll]etter )[{lower}](?=[)\].,;:!?\n]|$| (?:is|because)\b)"
     )
 
 

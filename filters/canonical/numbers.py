@@ -150,7 +150,7 @@ _EXPONENT = re.compile(
     r"(?:[eE]([+-]?\d+)(?![A-Za-z\d])"
     r"| ?(?:\*|[xX](?= ?10 ?(?:\^|\*\*))) ?10 ?(?:\^|\*\*) ?[({]{0,2} ?([+-]? ?\d+) ?[)}]{0,2})"
 )
-_POWER = re.compile(r" ?(?:\^|\*\*) ?[({]? ?([+-]?\d{1,6})(?!\d) ?[)}]?")
+_POWER = re.compile(r" ?(?:\^|\*\*) ?[({]? ?([+-]?\d{1,6})(?!\.?\d) ?[)}]?")
 _DENOMINATOR = re.compile(rf"(?: ?/ ?| out of )([+-]?)({_PLAIN})(?![\d/])")
 _SCALE = re.compile(r" ?-?(" + "|".join(sorted(_SCALES, key=len, reverse=True)) + r")\b", re.I)
 _DOZEN = re.compile(r" ?dozens?\b", re.I)

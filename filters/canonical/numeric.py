@@ -17,41 +17,9 @@ from lmrel_tasks.filters.canonical.latex import plain
 from lmrel_tasks.filters.canonical.numbers import BODY, fraction_text, read_number
 from lmrel_tasks.filters.canonical.quick import quick_number
 from lmrel_tasks.filters.canonical.refusal import REFUSAL, find_refusal, goes_on
+from lmrel_tasks.filters.canonical.tokens import iter_tokens, not_answer, sign
 from lmrel_tasks.filters.canonical.words import iter_word_runs, parse_words
 
-_MONTH = (
-    r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
-    r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b"
-)
-_TOKEN = re.compile(
-    r"(?:(?<![A-Za-z_^\d])|(?<=[^A-Za-z](?:USD|EUR|GBP|INR|CHF|CAD|AUD))|(?<=[^A-Za-z]Rs))"
-    r"(?<![A-Za-z]-)(?<!\d[:])"
-    r"(?:(?P<skip>\d{4}-\d{1,2}-\d{1,2}(?!\d)"
-    r"|\d{1,2}(?:/\d{1,2}/|\.\d{1,2}\.)(?:\d{4}|\d\d)(?![\d.,]?\d)"
-    r"|\d+ ?:(?: ?\d+)+"
-    r"|\d+(?:\.\d+){3,}(?!\.?\d)"
-    r"|\d{1,2}(?:st|nd|rd|th)? (?:of )?" + _MONTH + r"(?:,? \d{4}\b)?)"
-    r"|(?P<number>" + BODY.replace(r"\1", r"\3") + r"))"
-    r"|\b" + _MONTH + r"\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4}\b)?"
-)
-_CURRENCY = re.compile(
-    r"(?:[$€£¥₹₩₽₺₪฿¢]|\b(?:US|CA|AU|HK|NZ)\$|\b(?:USD|EUR|GBP|INR|JPY|CHF|CAD|AUD|Rs\.?))$"
-)
-_UNARY_AFTER = re.compile(
-    r"(?:^|[=:≈(\[{,;<>*/^$\"'|&\n]|\b(?:is|are|was|be|equals?|answer|to|of)) ?$"
-)
-_NEGATIVE_WORD = re.compile(r"(?:^|[^\d\w) ] ?|[A-Za-z] |^ )(?:minus|negative) $", re.I)
-_LIST_MARK = re.compile(r"[.)](?=[ \n])")
-_REFERENCE = re.compile(
-    r"\b(?:steps?|questions?|problem|part|case|equations?|eq\.|figure|fig\.|table|section|chapter"
-    r"|page|exercise|example|option|item|number|no\.|note|version|iteration|line|rule|method|phase"
-    r"|approach|solution|attempt|theorem|lemma) ?[#(\[]?$|#$",
-    re.I,
-)
-_YEAR = re.compile(r"(?:1[5-9]|20)\d\d(?![\d.,]?\d|s)")
-_YEAR_BEFORE = re.compile(
-    r"\b(?:in|since|by|of|from|until|till|year|during|before|after|circa|around|through|to) $", re.I
-)
 _CHAIN = re.compile(r"[=≈]")
 _CHAIN_BREAK = re.compile(
     r", |;|\b(?:because|since|as|from|where|given|for|when|with|if|after|so|not|and)\b|\. |\n", re.I
@@ -62,6 +30,8 @@ _OPERATOR = re.compile(
 _RANGE = re.compile(r"[%$°]? ?(?:-|—|to|through) ?[$€£]?\d")
 _ALTERNATIVE = re.compile(r"[%$)]{0,2} (?:or|and) [$(-]{0,3}\d")
 _PAIR_END = re.compile(r"[)$]{0,2} ?[,;] ?[$(\[-]{0,3}" + BODY + r"[)\]}$.\s]{0,4}$")
+_SECOND_VARIABLE = re.compile(r"(?: ?[,;] ?(?:and )?| and )[A-Za-z]\w? ?= ?-?\d")
+_TAIL = re.compile(r"[^\d=≈±]{0,40}(?:± ?[\d.,]+[^\d=≈]{0,40})?")
 _SYMBOL = re.compile(r" ?\{?(?:√|π|∞|pi\b|i\b(?! ))|\\?(?:log|ln|sin|cos|tan|frac)\b")
 _SYMBOL_BEFORE = re.compile(r"(?:√|π|±|log|ln|sin|cos|tan|frac|∞)[ ({]{0,3}$")
 _NOT = re.compile(
@@ -75,54 +45,16 @@ _NO_NUMBER = re.compile(
 )
 _STATED = re.compile(
     r"[=≈]|\bequals?\b|\b(?:result|total|sum|value|solution|difference|product|quotient|amount"
-    r"|cost|price|number|average|mean|median|area|volume|probability)\b[^.\n=≈]{0,40}?"
-    r"\b(?:is|are|was|of|comes to|equals)\b",
+    r"|cost|price|number|average|mean|median|area|volume|probability)\b"
+    r"(?: of\b|[^.\n=≈]{0,40}?\b(?:is|are|was|comes to|equals)\b)",
     re.I,
 )
+_SO = re.compile(r"\b(?:so|therefore|thus|hence)\b", re.I)
 _CONCLUDED = re.compile(
     r"[=≈]|\b(?:so|therefore|thus|hence|it'?s|it is|should be|must be|equals|is|gives|get)\b", re.I
 )
 _SENTENCE_BREAK = re.compile(r"[.!?] |\n")
 _MAX_TRIES = 200
-
-
-def _sign(text: str, start: int) -> tuple[bool, bool]:
-    """Whether a minus sign and a currency stand in front of the digits at `start`."""
-    before = text[max(0, start - 24) : start]
-    currency = False
-    for _ in range(2):
-        stripped = before.rstrip(" ({\\") if before[-1:] in "({" else before
-        stripped = stripped[:-1] if stripped[-1:] == " " else stripped
-        money = _CURRENCY.search(stripped)
-        if not money:
-            break
-        currency = True
-        before = stripped[: money.start()]
-    word = _NEGATIVE_WORD.search(before)
-    if word:
-        return True, currency
-    attached = before[-1:] not in " ({"
-    head = before.rstrip(" ({")
-    if head[-1:] not in ("-", "—", "+") or not head:
-        return False, currency
-    mark, rest = head[-1], head[:-1]
-    at_start = not rest and start - len(before) <= 0
-    unary = at_start or _UNARY_AFTER.search(rest) is not None
-    if not unary and attached and mark == "-":
-        unary = rest[-1:] == " " or not rest
-    return unary and mark != "+", currency
-
-
-def _not_answer(text: str, start: int, end: int) -> str:
-    """ "list" for list marks and step numbers, "year" for years in passing, else ''."""
-    before = text[max(0, start - 16) : start]
-    if (not before or before[-1] == "\n") and end - start <= 2 and _LIST_MARK.match(text, end):
-        return "list"
-    if before[-1:] in (" ", "#", "(", "[") and _REFERENCE.search(before):
-        return "list"
-    if end - start == 4 and _YEAR.match(text, start) and _YEAR_BEFORE.search(before):
-        return "year"
-    return ""
 
 
 def _word_value(text: str, start: int, end: int) -> str | None:
@@ -138,24 +70,27 @@ def _in_span(text: str, start: int, end: int) -> str | None:
     """Answer stated in a cue's span: canonical text, '' for certainly none, None for no number."""
     span = text[start:end]
     verdict = None
-    for match in _TOKEN.finditer(span):
+    for match in iter_tokens(span):
         at = match.start("number")
         if at < 0:
             verdict = "" if verdict is None else verdict
             continue
         if _NO_NUMBER.search(span, 0, at) and not _CHAIN.search(span, 0, at):
             return ""
-        kind = _not_answer(span, at, match.end())
+        kind = not_answer(span, at, match.end())
         if kind == "list" and len(span) > match.end() + 2:
+            continue
+        if kind == "date":
+            verdict = ""
             continue
         if _NOT.search(span, max(0, at - 30), at):
             verdict = ""
             continue
         equals = None
-        for sign in _CHAIN.finditer(span, match.end()):
-            if _CHAIN_BREAK.search(span, match.end(), sign.start()):
+        for mark in _CHAIN.finditer(span, match.end()):
+            if _CHAIN_BREAK.search(span, match.end(), mark.start()):
                 break
-            equals = sign
+            equals = mark
         if equals is not None:
             rest = _in_span(span, equals.end(), len(span))
             if rest is not None:
@@ -175,7 +110,7 @@ def _in_span(text: str, start: int, end: int) -> str | None:
 
 def _judge(span: str, at: int) -> str | None:
     """The number at `at`, '' if what surrounds it shows that it is no single number."""
-    negative, currency = _sign(span, at)
+    negative, currency = sign(span, at)
     value, after = read_number(span, at, negative, currency)
     if value is None:
         return ""
@@ -184,20 +119,35 @@ def _judge(span: str, at: int) -> str | None:
         or _RANGE.match(span, after)
         or _ALTERNATIVE.match(span, after)
         or _PAIR_END.match(span, after)
+        or _SECOND_VARIABLE.match(span, after)
         or _SYMBOL.match(span, after)
     ):
+        return ""
+    if _in_brackets(span, at, after):
         return ""
     before = span[max(0, at - 12) : at]
     return "" if _SYMBOL_BEFORE.search(before) or _BETWEEN.search(before) else value
 
 
+def _in_brackets(text: str, at: int, after: int) -> bool:
+    """Whether "(3,4)", "[0,1]" or "{1,2}" is a pair and not a number with a decimal comma."""
+    body = text[at:after]
+    return (
+        body.count(",") == 1
+        and "." not in body
+        and not re.fullmatch(r"[1-9]\d{0,2},\d{3}", body)
+        and text[at - 1 : at] in ("(", "[", "{")
+        and text[after : after + 1] in (")", "]", "}", "\\")
+    )
+
+
 def _last(text: str) -> tuple[str | None, str | None]:
     """Last number of a text without cues, and the last year in passing."""
     year = None
-    tokens = [match for match in _TOKEN.finditer(text) if match.group("number") is not None]
+    tokens = [match for match in iter_tokens(text) if match.group("number") is not None]
     for match in reversed(tokens[-_MAX_TRIES:]):
         at = match.start("number")
-        kind = _not_answer(text, at, match.end())
+        kind = not_answer(text, at, match.end())
         if kind == "year" and year is None:
             year = match.group("number")
         if kind:
@@ -207,13 +157,15 @@ def _last(text: str) -> tuple[str | None, str | None]:
         stated = None
         for found in _STATED.finditer(text, sentence, at):
             stated = found
-        if stated is not None:
+        if stated is not None and not _SO.search(text, stated.end(), at):
             value = _in_span(text, stated.end(), min(len(text), at + 100))
             if value is not None:
                 return value, year
-        negative, currency = _sign(text, at)
+        if _TOLERANCE_BEFORE.search(text[max(0, at - 3) : at]):
+            continue
+        negative, currency = sign(text, at)
         value, after = read_number(text, at, negative, currency)
-        if value is None:
+        if value is None or _in_brackets(text, at, after):
             return "", year
         return ("" if _unfinished(text, at, after) else value), year
     for start, end in reversed(list(iter_word_runs(text))[-_MAX_TRIES:]):
@@ -224,8 +176,10 @@ def _last(text: str) -> tuple[str | None, str | None]:
 
 
 _OPERATOR_BEFORE = re.compile(
-    r"\d\)? ?(?:[*+×÷^/]|-) ?\(?$|[\d%] ?(?:-|—) ?$|√[({ ]{0,2}$|\d (?:or|and) $"
+    r"\d\)? ?(?:[*+×÷^/]|-) ?\(?$|[\d%] ?(?:-|—) ?$|[√±][({ ]{0,2}$|\d (?:or|and|x) $|% of $"
 )
+_TOLERANCE_BEFORE = re.compile(r"± ?$")
+_ASIDE = re.compile(r"(?<=\w) \([^()\n]{1,200}\)[.!]?$")
 
 
 def _unfinished(text: str, at: int, after: int) -> bool:
@@ -265,6 +219,11 @@ def read(raw: str) -> str:
         short = _whole(text)
         if short is not None:
             return short
+    aside = _ASIDE.search(text, max(0, len(text) - 210))
+    if aside:
+        sentence = max(text.rfind("\n", 0, aside.start()), text.rfind(". ", 0, aside.start()))
+        if any(map(str.isdigit, text[max(sentence, aside.start() - 400, 0) : aside.start()])):
+            text = text[: aside.start()]
     value, year = _last(text)
     if value is None:
         return year or ""
@@ -273,15 +232,17 @@ def read(raw: str) -> str:
 
 def _whole(text: str) -> str | None:
     """A text that is one number with a currency or unit, or a list or range of numbers."""
-    first = _TOKEN.search(text)
+    first = next(iter_tokens(text), None)
     if first is None or first.group("number") is None:
         return None
     if re.search(r"[A-Za-z]", text[: first.start("number")]):
         return None
     at = first.start("number")
-    negative, currency = _sign(text, at)
+    negative, currency = sign(text, at)
     value, after = read_number(text, at, negative, currency)
-    if re.fullmatch(r"[^\d=≈]{0,40}", text[after:]):
+    if _SYMBOL_BEFORE.search(text[:at]) or _in_brackets(text, at, after):
+        return ""
+    if _TAIL.fullmatch(text, after):
         return value
     if _RANGE.match(text, after) or _ALTERNATIVE.match(text, after) or _PAIR_END.match(text, after):
         return ""

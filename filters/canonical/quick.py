@@ -27,7 +27,9 @@ _LETTER = re.compile(
     r"(?:(?:,| because| since)(?! ?(?:[a-j]|or|and|not|but|nor|rather|no|wait|actually)\b)"
     r"(?: (?!answer|option|choice)[a-z0-9]+)+)?[.!]?\s?\Z"
     r"|\\boxed\{\(?([A-Z])\)?\}\.?\Z"
-    r"|\(?([A-Z])(?:\)|\.(?= [A-Z][a-z]))(?: (?!(?:or|and|is|are|was|not|nor|isn|answer|wrong|incorrect|false|cannot"
+    r"|\{ ?\"[Aa]nswer\" ?: ?\"\(?([A-Z])\)?\" ?\}\Z"
+    r"|\(?([A-Z])(?:\)|\.(?= [A-Z][a-z]))"
+    r"(?: (?!(?:or|and|is|are|was|not|nor|isn|answer|wrong|incorrect|false|cannot"
     r"|does|do|did|option|choice|seems|looks?|plus|would|were|can|could|must|i|we|as)\b)"
     r"[A-Za-z]?[a-z0-9]+){1,8}[.!]?\Z",
     re.A,

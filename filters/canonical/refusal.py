@@ -48,14 +48,15 @@ _GOES_ON = re.compile(
     r"|best guess|estimate|approximately|assuming)\b",
     re.I,
 )
-_POSSIBLE = re.compile(r"n'?t |not |no |unable|declin|refus|against|as an", re.I)
+_POSSIBLE = ("n't ", "nt ", "not ", "no ", "unable", "declin", "refus", "against", "as an")
 
 
 def find_refusal(text: str) -> int:
     """Where the first refusal ends in tidied text; -1 when there is none."""
-    if text.lower() == REFUSAL:
+    lower = text.lower()
+    if lower == REFUSAL:
         return len(text)
-    if not _POSSIBLE.search(text):
+    if not any(word in lower for word in _POSSIBLE):
         return -1
     match = _REFUSAL.search(text)
     return match.end() if match else -1
