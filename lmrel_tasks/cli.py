@@ -22,6 +22,9 @@ COMMANDS = {
     "rr": ("lmrel_tasks.commands.rr", "gauge R&R (ISO 5725) table of stored runs"),
     "report": ("lmrel_tasks.commands.report", "results as one page with figures and runs"),
     "compare": ("lmrel_tasks.commands.compare", "test results against each other, item by item"),
+    "bundle": ("lmrel_tasks.commands.bundle", "results that anyone can recompute, in one file"),
+    "verify": ("lmrel_tasks.commands.verify", "recompute a bundle from its runs"),
+    "leaderboard": ("lmrel_tasks.commands.leaderboard", "rank the models of verified bundles"),
     "demo": ("lmrel_tasks.commands.demo", "measure a small real model on bundled items"),
 }
 

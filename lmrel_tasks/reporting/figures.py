@@ -149,10 +149,10 @@ def reliability(report: TaskReport) -> Figure | None:
         f"Left: the most frequent of {report.repeats} runs is right on a new item of this kind "
         f"with probability {level.level:.3f} (level, chosen on these {level.n} items) and, with "
         f"95 % confidence, at least {level.lower:.3f} (bound). Where the dashed line lies below "
-        "the bound (green), that share of errors may be promised; without green no α up to 0.5 may. "
-        "Right: how many of the most frequent answers have to be listed so that the right one is "
-        "among them with probability 1 − α; in the grey zone no number suffices, since too many "
-        "items never sampled a right answer, or there are too few items.",
+        "the bound (green), that share of errors may be promised; without green no α up to 0.5 "
+        "may. Right: how many of the most frequent answers have to be listed so that the right "
+        "one is among them with probability 1 − α; in the grey zone no number suffices, since too "
+        "many items never sampled a right answer, or there are too few items.",
         f"{report.task}_reliability.csv",
         data_address(
             ["alpha", "level", "lower_bound", "m_star", "mean_set_size", "coverage",

@@ -180,7 +180,7 @@ def _take(seen: _Seen, sample: Mapping[str, Any], max_items: int) -> None:
         return  # the same documents once more, behind another filter
     seen.filter_name = filter_name
     seen.keys.append(item.key)
-    seen.repeats = max(seen.repeats, *(len(one.texts) for one in item.conditions))
+    seen.repeats = max([seen.repeats, *(len(one.texts) for one in item.conditions)])
     seen.runs += sum(len(one.texts) for one in item.conditions)
     seen.missing += sum(one.missing for one in item.conditions)
     seen.tokens += sum(float(np.nansum(one.tokens)) for one in item.conditions)
@@ -228,6 +228,12 @@ def _disagreement(answers: list[str]) -> float:
 
 def _grouped(item: Item, number: int) -> tuple[RunText, ...]:
     one = item.conditions[number]
+    if not one.texts and one.probabilities is not None:
+        named = zip(item.options, one.probabilities, strict=True)
+        answer = one.answers[0] if one.answers else ""
+        right = item.is_right(answer) if item.has_label else None
+        text = "\n".join(f"{share:.4f}  {option}" for option, share in named)
+        return (RunText(text, 1, answer, right, "option probabilities"),)
     places: dict[str, list[int]] = {}
     for at, text in enumerate(one.texts):
         places.setdefault(text, []).append(at)

@@ -87,8 +87,12 @@ def _interval(
 ) -> tuple[float | None, float | None, str]:
     if value is None:
         return None, None, ""
-    share = metric.partition("@")[0] in _SHARES or items is not None and np.unique(items).size > 1
-    if share and items is not None and items.size and np.isin(items, (0.0, 1.0)).all():
+    if (
+        items is not None
+        and items.size
+        and np.isin(items, (0.0, 1.0)).all()
+        and (metric.partition("@")[0] in _SHARES or np.unique(items).size > 1)
+    ):
         successes = int(items.sum())
         if abs(successes / items.size - value) < 1e-9:
             exact = proportion(successes, items.size)
