@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from lmrel_tasks.edits import EDIT_FIELDS, Edit, check_family, read_edit
 from lmrel_tasks.option_order import REVERSED
 
 DEFAULT = "default"
@@ -40,6 +41,7 @@ class ConditionSpec:
         option_order: order of the answer options: ``reversed``, or the seed of a random order that
             is drawn for each document; see `lmrel_tasks.option_order`. None keeps the data's.
         generation: generation settings that it changes.
+        edit: what it does to the item's text in a bias experiment; see `lmrel_tasks.edits`.
     """
 
     name: str = DEFAULT
@@ -49,27 +51,37 @@ class ConditionSpec:
     fewshot_target: str | None = None
     option_order: int | str | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
+    edit: Edit | None = None
 
 
-def read_conditions(task: str, declared: Sequence[Any]) -> tuple[ConditionSpec, ...]:
+def read_conditions(
+    task: str, declared: Sequence[Any], text: str | None = None
+) -> tuple[ConditionSpec, ...]:
     """The conditions of a task; one plain condition if it declares none.
+
+    Args:
+        task: the task's name, for messages.
+        declared: ``metadata.lmrel.conditions``.
+        text: the field that holds the text which conditions with a role edit.
 
     Raises:
         ValueError, TypeError: naming the task and the field.
     """
     if not declared:
         return (ConditionSpec(),)
-    return tuple(_read(task, number, one) for number, one in enumerate(declared))
+    read = tuple(_read(task, number, one, text) for number, one in enumerate(declared))
+    check_family(task, {one.name: one.edit for one in read if one.edit is not None})
+    return read
 
 
-def _read(task: str, number: int, declared: Any) -> ConditionSpec:
+def _read(task: str, number: int, declared: Any, text: str | None) -> ConditionSpec:
     where = f"task {task}: metadata.lmrel.conditions[{number}]"
     if not isinstance(declared, Mapping):
         raise TypeError(f"{where} must be a mapping with a name, not {declared!r}")
     name = declared.get("name")
     if not isinstance(name, str) or not name or "," in name:
         raise ValueError(f"{where} needs a name without commas, got {name!r}")
-    known = (*OWN_FIELDS, *PROMPT_FIELDS)
+    known = (*OWN_FIELDS, *PROMPT_FIELDS, *EDIT_FIELDS)
     unknown = [key for key in declared if key not in known]
     if unknown:
         raise ValueError(f"{where} ({name}): unknown field {unknown[0]!r}; known: {known}")
@@ -94,6 +106,7 @@ def _read(task: str, number: int, declared: Any) -> ConditionSpec:
         fewshot_target=declared.get("fewshot_target"),
         option_order=order,
         generation=dict(generation),
+        edit=read_edit(f"{where} ({name})", declared, text),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 # Importing these modules registers their metrics.
 from lmrel_tasks.metrics import agreement_metrics as _agreement  # noqa: F401
+from lmrel_tasks.metrics import bias as _bias  # noqa: F401
 from lmrel_tasks.metrics import reliability as _reliability  # noqa: F401
 from lmrel_tasks.metrics import repeatability as _repeatability  # noqa: F401
 from lmrel_tasks.metrics import reproducibility as _reproducibility  # noqa: F401

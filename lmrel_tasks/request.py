@@ -30,6 +30,7 @@ class Plan:
         settings: the task's plugin settings.
         kind: kind of canonical answer, for stopping rules; None without an answer filter.
         choices: the item's answer options, if the answer filter uses them.
+        first_tokens: whether the candidates of the first token are kept with the run.
     """
 
     task: str
@@ -39,6 +40,7 @@ class Plan:
     settings: Settings
     kind: str | None = None
     choices: tuple[str, ...] | None = None
+    first_tokens: bool = False
 
 
 @dataclass

@@ -16,6 +16,7 @@ from typing import Any
 
 from lmrel_tasks.measures import condition_of
 from lmrel_tasks.metrics.item import Item
+from lmrel_tasks.options import item_from
 from lmrel_tasks.run import Capture, Run
 
 log = logging.getLogger(__name__)
@@ -146,6 +147,8 @@ def item_of(sample: Mapping[str, Any]) -> Item:
         ValueError: if the line has no responses.
     """
     record = sample.get("lmrel") or {}
+    if "probabilities" in record:
+        return item_from(record, sample.get("doc") or {})
     texts = sample.get("filtered_resps") or sample.get("resps")
     if not texts:
         raise ValueError(f"document {sample.get('doc_id')}: the sample has no responses")

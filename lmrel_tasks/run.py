@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ class Capture:
         logprob: sum of the chosen tokens' natural log-probabilities.
         top_k: mean number of candidates the entropy was computed from.
         error: why the run is missing, for a run that could not be had.
+        first_tokens: the most probable tokens at the first place as (text, natural
+            log-probability), where they were asked for.
     """
 
     seed: int | None = None
@@ -40,6 +42,7 @@ class Capture:
     logprob: float | None = None
     top_k: float | None = None
     error: str | None = None
+    first_tokens: Sequence[tuple[str, float]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The recorded fields as plain JSON values."""

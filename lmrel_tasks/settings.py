@@ -13,6 +13,9 @@ from lmrel_tasks.metrics.stopping import Rule
 
 STORE_VARIABLE = "LMREL_STORE"
 EMBEDDER_VARIABLE = "LMREL_EMBEDDER"
+READ_VARIABLE = "LMREL_READ"
+# How option probabilities are read; see `lmrel_tasks.options`.
+READINGS = ("loglikelihood", "first_token", "samples")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,12 @@ class Settings:
             `lmrel_tasks.metrics.presets`.
         option_fields: names of the documents' fields with the answer options and the label, for
             conditions with ``option_order``; see `lmrel_tasks.option_order`.
+        text: name of the documents' field whose text the conditions of a bias experiment edit; see
+            `lmrel_tasks.edits`.
+        read: how the option probabilities of a ``multiple_choice`` task are read:
+            ``loglikelihood`` (default), ``first_token`` or ``samples``; the environment variable
+            LMREL_READ comes first. See `lmrel_tasks.options`.
+        samples: answers drawn per condition with ``read: samples``.
     """
 
     top_logprobs: int = 30
@@ -46,6 +55,9 @@ class Settings:
     stopping: Mapping[str, Any] | None = None
     preset: str | None = None
     option_fields: Mapping[str, str] | None = None
+    text: str | None = None
+    read: str | None = None
+    samples: int = 10
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -60,6 +72,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "stopping": (dict, str),
     "preset": (str,),
     "option_fields": (dict,),
+    "text": (str,),
+    "read": (str,),
+    "samples": (int,),
 }
 
 
@@ -91,6 +106,8 @@ def read_settings(task: str, metadata: Mapping[str, Any] | None) -> Settings:
         values["stopping"] = {"rule": values["stopping"]}
     if "conditions" in values:
         values["conditions"] = tuple(values["conditions"])
+    if os.environ.get(READ_VARIABLE):
+        values["read"] = os.environ[READ_VARIABLE]
     _check_ranges(task, values)
     values.setdefault("store", os.environ.get(STORE_VARIABLE) or None)
     values.setdefault("embedder", os.environ.get(EMBEDDER_VARIABLE) or None)
@@ -115,6 +132,10 @@ def _check_ranges(task: str, values: Mapping[str, Any]) -> None:
         refuse("top_logprobs", "must be 0 (off) or at least 2")
     if values.get("logprobs", "raw") not in ("raw", "sampling"):
         refuse("logprobs", "must be raw or sampling")
+    if values.get("read", "samples") not in READINGS:
+        refuse("read", f"must be one of {', '.join(READINGS)}")
+    if values.get("samples", 1) < 1:
+        refuse("samples", "must be at least 1")
     if values.get("max_n", 1) < 1:
         refuse("max_n", "must be at least 1")
     if not 0 <= values.get("max_missing", 0) <= 1:

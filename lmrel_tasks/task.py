@@ -17,20 +17,22 @@ from lm_eval.api.task import ConfigurableTask
 
 from lmrel_tasks.clinical import with_correctness
 from lmrel_tasks.conditions import ConditionSpec, asked_under, joined, read_conditions
+from lmrel_tasks.edits import Editor, names_with
 from lmrel_tasks.filters.answer import AnswerFilter, as_run, options_of
 from lmrel_tasks.harness_metrics import Aggregation
 from lmrel_tasks.labels import acceptable
 from lmrel_tasks.measures import Metric, condition_of, get_metric, run_record
-from lmrel_tasks.metric_rows import rows_of
+from lmrel_tasks.metric_rows import companions_of, rows_of
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.registry import METRICS
 from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.option_order import Rearranged, rearranged
 from lmrel_tasks.plugin import install
 from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
-from lmrel_tasks.run import Run
+from lmrel_tasks.run import Capture, Run
 from lmrel_tasks.settings import read_settings
-from lmrel_tasks.variants import original
+from lmrel_tasks.stock_scores import PerRun, RunAggregation, over_runs
+from lmrel_tasks.variants import original, with_field
 
 install()
 
@@ -65,17 +67,30 @@ class RepeatedTask(ConfigurableTask):
         ValueError, TypeError, KeyError: for settings that cannot work, naming task and field.
     """
 
+    def __new__(cls, config: Mapping[str, Any] | None = None, **_: Any) -> RepeatedTask:
+        """Tasks whose answers are read from option probabilities have a class of their own."""
+        if cls is RepeatedTask and (config or {}).get("output_type") == "multiple_choice":
+            from lmrel_tasks.option_task import OptionTask
+
+            return super().__new__(OptionTask)
+        return super().__new__(cls)
+
     def __init__(self, config: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         given = dict(config or {})
         given.pop("class", None)
         name = str(given.get("task", "(unnamed)"))
         self.settings = read_settings(name, given.get("metadata"))
-        self.conditions = read_conditions(name, self.settings.conditions)
+        self.conditions = read_conditions(name, self.settings.conditions, self.settings.text)
+        edits = {one.name: one.edit for one in self.conditions if one.edit is not None}
+        self.editor = Editor(edits, given.get("metadata") or {})
         self.own: dict[str, Metric] = {}
         self._warned: set[str] = set()
+        self._scored_per_run: set[str] = set()
         self._shot_states: Iterator[Any] = iter(())
         metric_list = given.get("metric_list")
         if metric_list is not None:
+            named = [one for one in metric_list if isinstance(one, Mapping)]
+            self._listed = {one.get("name", one.get("metric")) for one in named}
             given["metric_list"] = [
                 row for one in metric_list for row in self._harness_entries(name, one)
             ]
@@ -83,6 +98,7 @@ class RepeatedTask(ConfigurableTask):
             filters = with_correctness(name, given.get("metadata"), given["filter_list"])
             given["filter_list"] = self._with_embedder(filters)
         super().__init__(config=given, **kwargs)
+        self._name_placeholders()
         if metric_list is not None:
             self.config.metric_list = [dict(one) for one in metric_list]
         self._stock_metrics = {
@@ -110,6 +126,7 @@ class RepeatedTask(ConfigurableTask):
                 except KeyError as error:
                     raise KeyError(f"task {task}: metric_list: {error.args[0]}") from None
             return [dict(entry)]
+        more: list[dict[str, Any]] = []
         arguments = {key: value for key, value in entry.items() if key not in _ENTRY_KEYS}
         try:
             metric = get_metric(name).bind(arguments)
@@ -122,11 +139,19 @@ class RepeatedTask(ConfigurableTask):
             preset=self.settings.preset,
             k=self.settings.top_logprobs,
             per_condition=bool(entry.get("per_condition", True)),
+            targeted=names_with(self.editor.edits, "targeted"),
         )
-        return [
+        shown_rows = [
             self._row(task, shown, row, bool(entry.get("higher_is_better", row.higher_is_better)))
             for shown, row in rows.items()
         ]
+        for suffix in companions_of(metric.name):
+            # An excess brings its p-value and its interval, unless they have entries of their own.
+            if f"{entry.get('name', name)}{suffix}" not in self._listed:
+                other = {**entry, "metric": f"{name}{suffix}"}
+                other["name"] = f"{entry.get('name', name)}{suffix}"
+                more += self._harness_entries(task, other)
+        return shown_rows + more
 
     def _row(self, task: str, shown: str, metric: Metric, higher: bool) -> dict[str, Any]:
         if shown in self.own:
@@ -144,6 +169,17 @@ class RepeatedTask(ConfigurableTask):
             "aggregation": Aggregation(metric),
             "higher_is_better": higher,
         }
+
+    def _name_placeholders(self) -> None:
+        # With process_results of the task's own, the harness keys callables by themselves.
+        for table in (
+            self._metric_fn_list,
+            self._metric_fn_kwargs,
+            self._aggregation_list,
+            self._higher_is_better,
+        ):
+            for key in [one for one in table if callable(one)]:
+                table[key.__name__] = table.pop(key)
 
     def _with_embedder(self, filter_list: Sequence[Any]) -> list[Any]:
         """The filters, with the task's embedding model put into ``embed`` where it names none."""
@@ -284,7 +320,7 @@ class RepeatedTask(ConfigurableTask):
         if state is None and hasattr(self, "sampler"):
             state = self.sampler.rnd.getstate()
         contexts = []
-        for condition in self.conditions:
+        for condition in self._asked(doc):
             if state is not None:
                 self.sampler.rnd.setstate(state)
                 if condition.fewshot_seed is not None:
@@ -305,10 +341,10 @@ class RepeatedTask(ConfigurableTask):
 
     def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
         """One request per condition; the harness clones each ``repeats`` times."""
-        if self.OUTPUT_TYPE != "generate_until":
+        if self.OUTPUT_TYPE not in ("generate_until", "multiple_choice"):
             raise ValueError(
                 f"task {self.config.task}: output_type {self.OUTPUT_TYPE} cannot be sampled; "
-                "use generate_until"
+                "use generate_until or multiple_choice"
             )
         kwargs.pop("apply_chat_template", None)
         kwargs.pop("chat_template", None)
@@ -317,24 +353,35 @@ class RepeatedTask(ConfigurableTask):
                 request_type=REQUEST_TYPE,  # type: ignore[arg-type]
                 doc=self._arranged(doc, condition),
                 arguments=(prompt, {}),
-                idx=number,
+                idx=self.conditions.index(condition),
                 **kwargs,
             )
-            for number, (condition, prompt) in enumerate(zip(self.conditions, ctx, strict=True))
+            for condition, prompt in zip(self._asked(doc), ctx, strict=True)
         ]
 
+    def _asked(self, doc: Any) -> list[ConditionSpec]:
+        """The conditions under which there is something to ask about this document."""
+        if not self.editor.edits:
+            return list(self.conditions)
+        key = item_key(doc)
+        return [one for one in self.conditions if self.editor.exists(doc, key, one.name)]
+
     def _arranged(self, doc: Any, condition: ConditionSpec) -> Any:
-        """The document as the condition asks it, its options in the condition's order."""
-        fields = self.settings.option_fields
-        if condition.option_order is None or fields is None:
-            return doc
+        """The document as the condition asks it: its text, its options in the condition's order."""
+        fields, edit = self.settings.option_fields, condition.edit
+        asked = doc
         try:
-            return rearranged(doc, fields, condition.option_order, item_key(doc))
+            if condition.option_order is not None and fields is not None:
+                asked = rearranged(doc, fields, condition.option_order, item_key(doc))
+            if edit is not None and edit.text is not None:
+                text = self.editor.edited(doc, item_key(doc), condition.name).text
+                asked = with_field(asked, edit.text, text)
         except ValueError as error:
             raise ValueError(f"task {self.config.task}, item {item_key(doc)}: {error}") from None
+        return asked
 
     def _plan(self, request: SampleRequest) -> None:
-        condition = self.conditions[request.idx]
+        condition, drawing = self.conditions[request.idx], self._drawing(request)
         seed = self.settings.seed
         if request.idx == 0 and self._answer and "bypass" not in self._metric_fn_list:
             # A label that holds no answer is found before anything is sampled.
@@ -346,15 +393,25 @@ class RepeatedTask(ConfigurableTask):
             # The harness hands its --seed to torch; a run's own draws derive from it.
             seed=int(torch.initial_seed()) if seed is None else seed,
             settings=self.settings,
-            kind=self._answer["kind"] if self._answer else None,
-            choices=_options(request.doc, self._answer),
+            kind=drawing["kind"],
+            choices=drawing["choices"],
+            first_tokens=drawing.get("first_tokens", False),
         )
-        generation = {**deepcopy(self.config.generation_kwargs or {}), **condition.generation}
         told = {"item": plan.item, "condition": plan.condition, "seed": plan.seed}
         request.plan = plan
-        request.arguments = (request.arguments[0], generation, told)
-        request.repeats = self.config.repeats
+        request.arguments = (request.arguments[0], drawing["generation"], told)
+        request.repeats = drawing["repeats"]
         request.metadata = (request.task_name, request.doc_id, request.repeats)
+
+    def _drawing(self, request: SampleRequest) -> dict[str, Any]:
+        """How the runs of a request are drawn, and what kind of answer they hold."""
+        condition = self.conditions[request.idx]
+        return {
+            "generation": {**deepcopy(self.config.generation_kwargs or {}), **condition.generation},
+            "repeats": self.config.repeats,
+            "kind": self._answer["kind"] if self._answer else None,
+            "choices": _options(request.doc, self._answer),
+        }
 
     # Results -----------------------------------------------------------------------------------
 
@@ -371,9 +428,9 @@ class RepeatedTask(ConfigurableTask):
         self._find_available(requests)
         return None
 
-    def _find_available(self, requests: Sequence[SampleRequest]) -> None:
+    def _find_available(self, requests: Sequence[Instance]) -> None:
         """Which of our metrics have a value for at least one item, on any rank."""
-        by_doc: dict[Any, list[SampleRequest]] = {}
+        by_doc: dict[Any, list[Instance]] = {}
         for request in requests:
             by_doc.setdefault(request.doc_id, []).append(request)
         names = list(requests[0].filtered_resps) if requests else []
@@ -436,8 +493,9 @@ class RepeatedTask(ConfigurableTask):
                     condition.name,
                     [run for run in runs if not run.missing],
                     missing=sum(run.missing for run in runs),
+                    info=self.editor.info(doc, item_key(doc), condition.name),
                 )
-                for condition, runs in zip(self.conditions, cells, strict=True)
+                for condition, runs in zip(self._asked(doc), cells, strict=True)
             ),
             labels=labels or (),
             has_label=labels is not None,
@@ -454,6 +512,8 @@ class RepeatedTask(ConfigurableTask):
         try:
             return acceptable(target, kind, _options(doc, self._answer))
         except ValueError as error:
+            if kind is None:  # an empty target of a task whose own scoring knows what is right
+                return None
             raise ValueError(f"task {self.config.task}, item {item_key(doc)}: {error}") from None
 
     def _stock_scores(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
@@ -462,9 +522,9 @@ class RepeatedTask(ConfigurableTask):
         self._metric_fn_list = self._stock_metrics
         try:
             scores = [
-                super(RepeatedTask, self).process_results(asked, [str(run)])
+                super(RepeatedTask, self).process_results(asked, [self._stock_input(run)])
                 for asked, result in zip(
-                    (self._arranged(doc, condition) for condition in self.conditions),
+                    (self._arranged(doc, condition) for condition in self._asked(doc)),
                     results,
                     strict=True,
                 )
@@ -473,16 +533,25 @@ class RepeatedTask(ConfigurableTask):
             ]
         finally:
             self._metric_fn_list = everything
-        return {
-            key: sum(float(score[key]) for score in scores) / len(scores)
-            for key in (scores[0] if scores else ())
-        }
+        values = over_runs(scores, single=self.config.repeats == len(self.conditions) == 1)
+        self._scored_per_run.update(key for key, one in values.items() if isinstance(one, PerRun))
+        return values
+
+    def _stock_input(self, run: Run) -> Any:
+        """A run as the harness's scoring gets it."""
+        return str(run)
+
+    def aggregation(self) -> dict[str, Any]:
+        """The metrics' aggregations, ``metric -> (values of the items -> number)``."""
+        known = super().aggregation()
+        per_run = {key: RunAggregation(known[key]) for key in self._scored_per_run & set(known)}
+        return {**known, **per_run}
 
     def _record(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
         cells = [_runs(result) for result in results]
         record: dict[str, Any] = {
             "item": item_key(doc),
-            "conditions": [condition.name for condition in self.conditions],
+            "conditions": [condition.name for condition in self._asked(doc)],
             "runs": [[run_record(run) for run in runs] for runs in cells],
         }
         if self._first_round is not None:
@@ -500,6 +569,7 @@ _REASONS = {
     "embeddings": "no filter `embed`, or only empty texts",
     "labels": "the documents carry no answer",
     "conditions": "the task declares one condition only",
+    "targeted": "no item has both original and targeted answers, and every baseline",
 }
 
 
@@ -550,7 +620,18 @@ def _with_captures(filtered: Any, request: SampleRequest) -> Any:
     if len(runs) != len(request.resps):
         return runs
     captured = [
-        run if isinstance(run, Run) else origin.derive(text=str(run), answer=None)
-        for run, origin in zip(runs, request.resps, strict=True)
+        _captured(run, origin) for run, origin in zip(runs, request.resps, strict=True)
     ]
     return captured + request.lost
+
+
+def _captured(run: Any, origin: Run) -> Run:
+    if not isinstance(run, Run):
+        return origin.derive(text=str(run), answer=None)
+    if run.capture != Capture():
+        return run
+    # An answer filter behind a stock one saw plain text.
+    changes = {"answer": run.answer, "kind": run.kind}
+    if run.sums is not None:
+        changes |= {"sums": run.sums, "embedding": run.embedding}
+    return origin.derive(text=str(run), **changes)

@@ -202,6 +202,12 @@ def _options(function: Callable[..., Any]) -> set[str]:
     }
 
 
+def takes(bound: Metric, argument: str) -> bool:
+    """Whether a YAML argument of the metric is still open."""
+    parts = (bound.per_item, bound.aggregate, bound.standard_error)
+    return any(argument in _options(part) for part in parts)
+
+
 def of_item(function: Callable[[Item], Any]) -> PerItem:
     """Adapt a function that returns NaN for "cannot tell" to one that returns None."""
 

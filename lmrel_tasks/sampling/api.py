@@ -144,4 +144,5 @@ def reading_of(lm: Any, cell: Cell) -> Reading:
         until=tuple(stop for stop in until if stop),
         think_end_token=getattr(lm, "think_end_token", None),
         top_logprobs=cell.top_logprobs,
+        first_tokens=bool(cell.options.get("first_tokens")),
     )

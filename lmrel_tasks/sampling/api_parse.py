@@ -33,11 +33,13 @@ class Reading:
         until: every stop string of the task, also those beyond the four that chat APIs take.
         think_end_token: the text after it is the answer, as in the harness.
         top_logprobs: candidates per token that were asked for; 0 for none.
+        first_tokens: whether the candidates of the first token are kept.
     """
 
     until: tuple[str, ...] = ()
     think_end_token: str | None = None
     top_logprobs: int = 0
+    first_tokens: bool = False
 
 
 def choices_of(body: Any) -> list[Mapping[str, Any]]:
@@ -95,6 +97,8 @@ def run_of(
         fields: dict[str, Any] = {"tokens": tokens if len(kept) == len(raw) else None}
     else:
         fields = summarise(positions_before(positions, kept.encode("utf-8", "surrogatepass")))
+    if reading.first_tokens:
+        fields["first_tokens"] = first_tokens(choice)
     return Run(text, Capture(seed=seed, finish_reason=finish, **fields))
 
 
@@ -104,6 +108,38 @@ def has_logprobs(choice: Mapping[str, Any]) -> bool:
     return isinstance(given, Mapping) and any(
         isinstance(given.get(name), list) for name in ("content", "tokens")
     )
+
+
+def first_tokens(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
+    """Texts and log-probabilities of the most probable first tokens; None without any.
+
+    The token that was generated is one of them, whether or not the server lists it.
+    """
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, Mapping):
+        return None
+    found: dict[str, float] = {}
+    if isinstance(logprobs.get("content"), list):
+        for entry in logprobs["content"][:1]:
+            for one in [entry, *(entry.get("top_logprobs") or [])]:
+                _add(found, one.get("token"), one.get("logprob"))
+    elif isinstance(logprobs.get("tokens"), list):
+        for token, value in zip(
+            logprobs["tokens"][:1], logprobs.get("token_logprobs") or [], strict=False
+        ):
+            _add(found, token, value)
+        for here in (logprobs.get("top_logprobs") or [])[:1]:
+            for token, value in (here or {}).items():
+                _add(found, token, value)
+    else:
+        return None
+    return sorted(found.items(), key=lambda one: -one[1])
+
+
+def _add(found: dict[str, float], token: Any, logprob: Any) -> None:
+    value = number(logprob)
+    if isinstance(token, str) and value is not None:
+        found[token] = value
 
 
 def _text_and_finish(choice: Mapping[str, Any]) -> tuple[str, str | None]:
