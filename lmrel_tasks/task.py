@@ -332,12 +332,21 @@ class RepeatedTask(ConfigurableTask):
                         asked,
                         int(condition.prompt.get("num_fewshot", num_fewshot) or 0),
                         *args,
-                        system_instruction=joined(condition.system, system),
+                        system_instruction=self._system(condition, system, kwargs),
                         gen_prefix=self.doc_to_prefix(asked),
                         **kwargs,
                     )
                 )
         return contexts
+
+    def _system(
+        self, condition: ConditionSpec, given: str | None, kwargs: Mapping[str, Any]
+    ) -> str | None:
+        """The system instruction; in a plain prompt the condition's stands in lines of its own."""
+        system = joined(condition.system, given)
+        if condition.system and not kwargs.get("apply_chat_template"):
+            return f"{system}{self.config.fewshot_delimiter or ''}"
+        return system
 
     def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
         """One request per condition; the harness clones each ``repeats`` times."""
