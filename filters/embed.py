@@ -10,7 +10,7 @@ from lm_eval.api.filter import Filter
 from numpy.typing import NDArray
 
 from lmrel_tasks.filters.answer import as_run
-from lmrel_tasks.metrics.cosine import cell_sums
+from lmrel_tasks.metrics.cosine import CellSums, cell_sums
 from lmrel_tasks.run import Run
 
 Encode = Callable[[list[str]], NDArray[np.float32]]
@@ -84,7 +84,7 @@ class EmbedFilter(Filter):
         cells = [[cell] if isinstance(cell, str) else list(cell) for cell in resps]
         if not any(run.strip() for cell in cells for run in cell):
             return [[as_run(run) for run in cell] for cell in cells]
-        found = cell_vectors(cells, self.encoder(self.model))
+        found = cell_vectors(cells, self.encoder(self.model), block=BLOCK)
         return [self._embedded(cell, rows) for cell, rows in zip(cells, found, strict=True)]
 
     def _embedded(self, cell: Sequence[str], rows: NDArray[np.float32] | None) -> list[Run]:
@@ -93,9 +93,14 @@ class EmbedFilter(Filter):
         sums = cell_sums(rows)
         vectors = rows if self.keep else [None] * len(cell)
         return [
-            as_run(run).derive(
-                sums=sums,
-                embedding=None if vector is None or np.isnan(vector[0]) else vector,
-            )
-            for run, vector in zip(cell, vectors, strict=True)
+            _with_vector(as_run(run), sums, None if one is None or np.isnan(one[0]) else one)
+            for run, one in zip(cell, vectors, strict=True)
         ]
+
+
+def _with_vector(run: Run, sums: CellSums, vector: NDArray[np.float32] | None) -> Run:
+    if run.sums is not None:  # another pipeline's
+        return run.derive(sums=sums, embedding=vector)
+    # In place: stock filters behind this one make plain texts, which get back what their run has.
+    run.sums, run.embedding = sums, vector
+    return run
