@@ -195,7 +195,6 @@ def capture_cost(lm: Any, text: str) -> None:
 def leaving(lm: Any, repeats: int) -> None:
     """What it gains that finished rows leave: short questions with natural stops."""
     from lmrel_tasks.sampling.decode import Plan, Row, decode
-    from lmrel_tasks.sampling.draws import uniforms
     from lmrel_tasks.sampling.generation import decoding
 
     how = decoding(lm, {**SAMPLING, "max_gen_toks": NEW_TOKENS, "until": ["\n\n", ". "]})
@@ -211,10 +210,7 @@ def leaving(lm: Any, repeats: int) -> None:
     ]
 
     def work(leave: bool) -> list[Row]:
-        rows = [
-            [Row(i, r, r, ids, uniforms(r, NEW_TOKENS)) for r in range(8)]
-            for i, ids in enumerate(prompts)
-        ]
+        rows = [[Row(i, r, r, ids, NEW_TOKENS) for r in range(8)] for i, ids in enumerate(prompts)]
         return list(decode(lm, rows, Plan(how, 30), 16, leave))
 
     lengths = sorted(len(row.tokens) for row in work(True))

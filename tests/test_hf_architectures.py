@@ -145,7 +145,7 @@ def test_every_warp_in_the_loop(llama: HFLM, settings: dict[str, Any]) -> None:
 def rows_of(cells: list[Cell], count: int) -> list[list[Row]]:
     return [
         [
-            Row(place, index, seed, ids, uniforms(seed, 10))
+            Row(place, index, seed, ids, 10)
             for index, seed in zip(cell.run_indices, cell.seeds, strict=True)
         ]
         for place, (cell, ids) in enumerate(zip(cells, prompts(count), strict=True))
@@ -297,6 +297,7 @@ def test_settings_that_cannot_be_honoured_are_named(
 
 def test_neutral_and_harmless_settings_pass(llama: HFLM) -> None:
     more = {"num_beams": 1, "use_cache": True, "no_repeat_ngram_size": 0, "early_stopping": True}
+    more["until"] = None
     plain = list(sample_runs(llama, make_cells(1, 3, SETTINGS)))
     assert list(sample_runs(llama, make_cells(1, 3, {**SETTINGS, **more}))) == plain
 
@@ -336,3 +337,10 @@ def test_all_end_tokens_of_the_model_end_a_run(llama: HFLM) -> None:
     assert len(stopped) > 8
     assert not any(100 <= i < 300 for run in stopped for i in ids_of(run)[: run.capture.tokens])
     assert all(run.capture.tokens <= 9 for run in stopped)
+
+
+def test_long_runs_use_one_stream_of_draws() -> None:
+    row, stream = Row(0, 0, 5, [1], 1000), uniforms(5, 300)
+    for expected in stream:
+        assert row.uniform() == expected
+        row.tokens.append(3)

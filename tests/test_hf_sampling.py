@@ -15,7 +15,6 @@ from lmrel_tasks.run import Run
 from lmrel_tasks.sampling import Cell, run_seed
 from lmrel_tasks.sampling.capture import summarise
 from lmrel_tasks.sampling.decode import Plan, Row, decode
-from lmrel_tasks.sampling.draws import uniforms
 from lmrel_tasks.sampling.generation import counted, decoding, ended, finished_text
 from lmrel_tasks.sampling.hf import sample_hf
 
@@ -85,7 +84,7 @@ def decoded(lm: Any, prompts: list[str], rows: int, runs: int) -> dict[tuple[int
     for place, prompt in enumerate(prompts):
         ids = lm.tok_encode(prompt)
         seeds = [run_seed(0, str(place), "c", run) for run in range(runs)]
-        cells.append([Row(place, r, s, ids, uniforms(s, 8)) for r, s in enumerate(seeds)])
+        cells.append([Row(place, r, s, ids, 8) for r, s in enumerate(seeds)])
     return {(row.cell, row.index): row.tokens for row in decode(lm, cells, Plan(how), rows)}
 
 
@@ -134,7 +133,7 @@ def test_capture_equals_a_second_pass_over_the_text(
     how = decoding(smollm, {"do_sample": True, "max_gen_toks": 12, "until": ["."], **warps})
     ids = smollm.tok_encode(rendered[8])
     seeds = [run_seed(0, "i", "c", run) for run in range(4)]
-    rows = [Row(0, run, seed, ids, uniforms(seed, 12)) for run, seed in enumerate(seeds)]
+    rows = [Row(0, run, seed, ids, 12) for run, seed in enumerate(seeds)]
     for row in decode(smollm, [rows], Plan(how, 10, distribution), 8):
         with torch.inference_mode():
             every = smollm.model(torch.tensor([ids + row.tokens])).logits[0].float()

@@ -28,7 +28,7 @@ class Row:
         index: its run index.
         seed: its seed.
         prompt: token ids of the prompt, the same list for all runs of a cell.
-        uniforms: (most tokens it may generate,) its draws.
+        most: how many tokens it may generate.
         tokens: what it has generated.
         trace: one `capture.reduce_tokens` row per token, if anything is captured.
         seen: (V,) bool, tokens of prompt and text, if the repetition penalty needs them.
@@ -39,11 +39,19 @@ class Row:
     index: int
     seed: int
     prompt: list[int]
-    uniforms: draws.FloatArray
+    most: int
     tokens: list[int] = field(default_factory=list)
     trace: list[draws.FloatArray] = field(default_factory=list)
     seen: torch.Tensor | None = None
     reason: str | None = None
+    _uniforms: draws.FloatArray = field(default_factory=lambda: np.empty(0), repr=False)
+
+    def uniform(self) -> float:
+        """The draw for the next token."""
+        place = len(self.tokens)
+        if place >= len(self._uniforms):
+            self._uniforms = draws.uniforms(self.seed, max(64, 2 * place))
+        return float(self._uniforms[place])
 
     def restart(self) -> None:
         """Forget what was generated; the same draws follow again."""
@@ -87,6 +95,8 @@ def decode(
     kv: SharedPrefix | ExpandedCache
     new_cache = SharedPrefix if works_with(lm) else ExpandedCache
     kv = new_cache(lm)
+    if not kv.many_prompts:
+        log.info("%s decodes one prompt at a time, with its own cache", type(lm.model).__name__)
     longest_first = sorted((rows for rows in cells if rows), key=lambda rows: -len(rows[0].prompt))
     queue = deque(part for rows in longest_first for part in _parts(rows, capacity))
     active: list[Row] = []
@@ -151,7 +161,7 @@ def advance(lm: HFLM, rows: Sequence[Row], logits: torch.Tensor, plan: Plan) -> 
         seen = _seen(rows[: len(logits)], logits)
         scores = draws.penalise(logits, seen, warp.repetition_penalty)
     # Rows that are over may still be here; whatever they draw is dropped.
-    u = np.array([row.uniforms[min(len(row.tokens), len(row.uniforms) - 1)] for row in rows])
+    u = np.array([row.uniform() for row in rows])
     ranked = draws.rank(scores, draws.width_for(warp, plan.top))
     drawn = draws.draw(scores, ranked, u, warp, plan.top)
     trace = None
@@ -168,7 +178,7 @@ def advance(lm: HFLM, rows: Sequence[Row], logits: torch.Tensor, plan: Plan) -> 
             row.seen[row.tokens[-1]] = True
         if trace is not None:
             row.trace.append(trace[place])
-        row.reason = ended(lm, row.tokens, len(row.uniforms), plan.how)
+        row.reason = ended(lm, row.tokens, row.most, plan.how)
 
 
 def _raw_capture(

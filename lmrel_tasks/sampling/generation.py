@@ -12,6 +12,7 @@ from lm_eval.models.utils import (
     normalize_gen_kwargs,
     postprocess_generated_text,
 )
+from transformers import GenerationConfig
 
 from lmrel_tasks.sampling.draws import Warp
 
@@ -88,12 +89,13 @@ def decoding(lm: HFLM, generation: Mapping[str, Any]) -> Decoding:
     """
     kwargs: dict[str, Any] = dict(normalize_gen_kwargs(dict(generation), lm.max_gen_toks))
     end_text = lm.tok_decode(lm.eot_token_id, skip_special_tokens=False)
-    until = handle_stop_sequences(kwargs.pop("until", None), eos=end_text)
+    given = [stop for stop in kwargs.pop("until", None) or [] if stop]
+    until = [stop for stop in handle_stop_sequences(given, eos=end_text) if stop]
     max_new = int(kwargs.pop("max_gen_toks"))
     if max_new < 1:
         raise ValueError(f"generation setting max_gen_toks must be at least 1, got {max_new}")
     max_total = kwargs.pop("max_length", None)
-    own = lm.model.generation_config
+    own = getattr(lm.model, "generation_config", None) or GenerationConfig()
     settings = {**own.to_dict(), **kwargs}
     unknown = sorted(name for name in kwargs if name != "do_sample" and not hasattr(own, name))
     if unknown:
@@ -113,7 +115,7 @@ def decoding(lm: HFLM, generation: Mapping[str, Any]) -> Decoding:
     ids = {lm.eot_token_id, *(ends if isinstance(ends, Sequence) else [ends])}
     return Decoding(
         warp=_warp(kwargs, settings),
-        until=tuple(stop for stop in until if stop),
+        until=tuple(until),
         end_ids=frozenset(int(i) for i in ids if i is not None),
         max_new=max_new,
         max_total=None if max_total is None else int(max_total),

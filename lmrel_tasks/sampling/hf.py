@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from lm_eval.models.huggingface import HFLM
 
 from lmrel_tasks.run import Capture, Run
-from lmrel_tasks.sampling import Cell, capture, draws, sample_runs
+from lmrel_tasks.sampling import Cell, capture, sample_runs
 from lmrel_tasks.sampling.decode import Plan, Row, decode
 from lmrel_tasks.sampling.generation import Decoding, counted, decoding, finished_text
 
@@ -100,7 +100,7 @@ def _rows(lm: HFLM, cell: Cell, position: int, how: Decoding) -> list[Row]:
             "tokens; set max_gen_toks instead"
         )
     return [
-        Row(position, index, seed, prompt, draws.uniforms(seed, most))
+        Row(position, index, seed, prompt, most)
         for index, seed in zip(cell.run_indices, cell.seeds, strict=True)
     ]
 
