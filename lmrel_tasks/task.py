@@ -628,9 +628,7 @@ def _with_captures(filtered: Any, request: SampleRequest) -> Any:
     runs = list(filtered)
     if len(runs) != len(request.resps):
         return runs
-    captured = [
-        _captured(run, origin) for run, origin in zip(runs, request.resps, strict=True)
-    ]
+    captured = [_captured(run, origin) for run, origin in zip(runs, request.resps, strict=True)]
     return captured + request.lost
 
 
