@@ -12,6 +12,7 @@ COMMANDS = {
     "path": ("lmrel_tasks.commands.path", "print the folder of the tasks, for --include_path"),
     "ls": ("lmrel_tasks.commands.ls", "list the tasks and the metrics"),
     "run": ("lmrel_tasks.commands.run", "lm_eval run, with the plugin and its tasks in place"),
+    "wrap": ("lmrel_tasks.commands.wrap", "make repeated tasks of the harness's own tasks"),
     "store": ("lmrel_tasks.store_cli", "list, export and prune the kept runs"),
     "certify": ("lmrel_tasks.commands.certify", "gate repeated runs by a certified reliability"),
     "label": ("lmrel_tasks.commands.label", "acceptable answers given by people, on a page"),
@@ -25,6 +26,7 @@ COMMANDS = {
     "bundle": ("lmrel_tasks.commands.bundle", "results that anyone can recompute, in one file"),
     "verify": ("lmrel_tasks.commands.verify", "recompute a bundle from its runs"),
     "leaderboard": ("lmrel_tasks.commands.leaderboard", "rank the models of verified bundles"),
+    "gate": ("lmrel_tasks.commands.gate", "pass or fail results by a YAML file of conditions"),
     "demo": ("lmrel_tasks.commands.demo", "measure a small real model on bundled items"),
 }
 
