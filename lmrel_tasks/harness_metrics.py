@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+# The harness's own metrics take their names first.
+import lm_eval.api.metrics  # noqa: F401
 from lm_eval.api.registry import (
     aggregation_registry,
     metric_registry,

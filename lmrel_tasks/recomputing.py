@@ -80,7 +80,7 @@ def listed_rows(task: str, config: Mapping[str, Any]) -> tuple[dict[str, Row], S
     entries = [dict(one) for one in config.get("metric_list") or ()]
     listed = {one.get("name", one.get("metric")) for one in entries}
     for entry in entries:
-        name = entry.get("metric")
+        name = str(entry.get("metric"))
         if "aggregation" in entry or name not in METRICS:
             continue
         shown = str(entry.get("name", name))
@@ -237,7 +237,8 @@ def _group(evaluation: Evaluation, group: str) -> Iterator[Check]:
     """A group's values are means of its tasks' reported ones, by size or not."""
     results = evaluation.content["results"]
     children = evaluation.content.get("group_subtasks") or {}
-    leaves, open_ = [], list(children.get(group, ()))
+    leaves: list[str] = []
+    open_ = list(children.get(group, ()))
     while open_ and len(leaves) < 10_000:
         name = open_.pop(0)
         if children.get(name):

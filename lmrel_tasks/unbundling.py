@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from lmrel_tasks.bundling import FORMAT, MANIFEST, VERSION
@@ -105,9 +105,8 @@ def _check_entries(
     entries = archive.infolist()
     names = [entry.filename for entry in entries]
     for name in (*names, *manifest["files"]):
-        parts = PurePosixPath(name).parts
         plain = re.fullmatch(r"[^\\:\x00-\x1f]+", name) is not None
-        if not plain or name.startswith("/") or ".." in parts or "." in parts:
+        if not plain or {"", ".", ".."} & set(name.split("/")):
             raise ValueError(f"{bundle}: unsafe file name {name!r}")
     if len(entries) > _MAX_FILES:
         raise ValueError(f"{bundle}: {len(entries)} files; at most {_MAX_FILES} are read")
