@@ -132,10 +132,14 @@ def _box(text: str, start: int) -> tuple[int, int]:
     return start + 1, sentence_end(text, start)
 
 
+def may_hold_cue(lower: str) -> bool:
+    """Whether a lower-case text has a word that a cue needs."""
+    return any(word in lower for word in _POSSIBLE)
+
+
 def find_cues(text: str) -> list[Cue]:
     """Cues of tidied text, last first, at most `MAX_CUES`."""
-    lower = text.lower()
-    if not any(word in lower for word in _POSSIBLE):
+    if not may_hold_cue(text.lower()):
         return []
     matches = list(_CUE.finditer(text))[-MAX_CUES:]
     cues: list[Cue] = []

@@ -51,12 +51,17 @@ _GOES_ON = re.compile(
 _POSSIBLE = ("n't ", "nt ", "not ", "no ", "unable", "declin", "refus", "against", "as an")
 
 
+def may_refuse(lower: str) -> bool:
+    """Whether a lower-case text has a word that a refusal needs."""
+    return any(word in lower for word in _POSSIBLE)
+
+
 def find_refusal(text: str) -> int:
     """Where the first refusal ends in tidied text; -1 when there is none."""
     lower = text.lower()
     if lower == REFUSAL:
         return len(text)
-    if not any(word in lower for word in _POSSIBLE):
+    if not may_refuse(lower):
         return -1
     match = _REFUSAL.search(text)
     return match.end() if match else -1

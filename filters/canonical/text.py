@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 
 from lmrel_tasks.filters.canonical.common import nfc, tidy
-from lmrel_tasks.filters.canonical.cues import find_cues
-from lmrel_tasks.filters.canonical.refusal import REFUSAL, find_refusal, goes_on
+from lmrel_tasks.filters.canonical.cues import find_cues, may_hold_cue
+from lmrel_tasks.filters.canonical.refusal import REFUSAL, find_refusal, goes_on, may_refuse
 
-_PLAIN = re.compile(r"[A-Za-z]{2,24}\Z")
+_PLAIN = re.compile(r"(?:(?:the|an?) )*([a-z0-9]+(?: [a-z0-9]+){0,9})[.!]?\Z")
 _PREAMBLE = re.compile(
     r"(?:sure(?: thing)?|certainly|of course|okay|ok|great question|good question|absolutely)"
     r"[!,.:] ?(?=\S)|(?:final )?answer ?: ?(?=\S)|a: ",
@@ -81,8 +81,15 @@ def stated(text: str) -> str:
 
 def text(raw: str) -> str:
     """Canonical text of an output; '' if it has no word or symbol, "refusal" if it declines."""
-    if _PLAIN.match(raw):
-        return raw.lower()
+    lower = raw.lower()
+    plain = _PLAIN.match(lower) if raw.isascii() else None
+    if plain and not may_hold_cue(lower) and not may_refuse(lower):
+        return plain.group(1)
+    return read(raw)
+
+
+def read(raw: str) -> str:
+    """`text` without its short cut for plain words."""
     answer = _once(raw)
     # Case folding and stripping can bring a cue or an article to light: read again until
     # nothing changes, so that an answer is its own canonical answer.

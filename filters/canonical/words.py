@@ -9,34 +9,9 @@ from fractions import Fraction
 from text_to_num import text2num
 
 _CARDINALS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-    "thirty",
-    "forty",
-    "fourty",
-    "fifty",
-    "sixty",
-    "seventy",
-    "eighty",
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
+    *("nineteen", "twenty", "thirty", "forty", "fourty", "fifty", "sixty", "seventy", "eighty"),
     "ninety",
 ]
 _SMALL = {word: value for value, word in enumerate(_CARDINALS[:10])}
@@ -84,6 +59,12 @@ _PRONOUN_AFTER = re.compile(
     r" (?:of|can|could|must|should|may|might|who|which|that|for|by|another|would|needs?|has|way"
     r"|thing|day|more)\b",
     re.I,
+)
+# One of these is in every number word; looking for them is much cheaper than the pattern.
+_STEMS = (
+    *("zero", "one", "two", "three", "four", "fort", "five", "fift", "six", "seven", "eight"),
+    *("nine", "ten", "eleven", "twel", "teen", "twent", "thirt", "half", "quarter", "hundred"),
+    *("thousand", "illion", "dozen", "third"),
 )
 # Longer runs are lists or noise, not numbers.
 _MAX_WORDS = 40
@@ -182,9 +163,12 @@ def _tens(words: list[str]) -> int:
     return value
 
 
-def iter_word_runs(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
+def iter_word_runs(text: str) -> Iterator[tuple[int, int]]:
     """Spans of number words in text, pronouns ("no one", "one of them") left out."""
-    for match in _RUN.finditer(text, start, len(text) if end is None else end):
+    lower = text.lower()
+    if not any(stem in lower for stem in _STEMS):
+        return
+    for match in _RUN.finditer(text):
         if match.group().lower() == "one" and (
             _PRONOUN_BEFORE.search(text, max(0, match.start() - 10), match.start())
             or _PRONOUN_AFTER.match(text, match.end())
