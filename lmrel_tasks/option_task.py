@@ -120,7 +120,7 @@ class OptionTask(RepeatedTask):
         values = self._stock_scores(doc, results) if self._stock_metrics else {}
         for key in getattr(self, "_available", self.own):
             values[key] = self.own[key].per_item(item)
-        return SampleRow(values, record)
+        return SampleRow(values, record, self._metric_names())
 
     def _item(self, doc: Any, results: Sequence[Any]) -> Item:
         doc = original(doc)

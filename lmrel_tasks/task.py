@@ -43,11 +43,14 @@ class SampleRow(dict[str, Any]):
     """An item's metric values, with a record that only the samples file shows.
 
     The harness writes the whole mapping into the samples file and aggregates what ``items()``
-    lists, so the record is kept out of ``items()`` and ``keys()``.
+    lists, so the record is kept out of ``items()`` and ``keys()``. So are listed metrics without a
+    row of their own name, which the harness's W&B logger looks for in every sample.
     """
 
-    def __init__(self, values: Mapping[str, Any], record: Mapping[str, Any]) -> None:
-        super().__init__({**values, "lmrel": dict(record)})
+    def __init__(
+        self, values: Mapping[str, Any], record: Mapping[str, Any], listed: Sequence[str] = ()
+    ) -> None:
+        super().__init__({**dict.fromkeys(listed), **values, "lmrel": dict(record)})
         self._metrics = dict(values)
 
     def items(self) -> Any:
@@ -484,7 +487,12 @@ class RepeatedTask(ConfigurableTask):
         values: dict[str, Any] = self._stock_scores(doc, results) if self._stock_metrics else {}
         for key in getattr(self, "_available", self.own):
             values[key] = self._value(self.own[key], item)
-        return SampleRow(values, self._record(doc, results))
+        return SampleRow(values, self._record(doc, results), self._metric_names())
+
+    def _metric_names(self) -> list[str]:
+        """What the entries of ``metric_list`` call their metrics."""
+        names = [one.get("metric") for one in self.config.metric_list or ()]
+        return [name for name in names if isinstance(name, str)]
 
     def _value(self, metric: Metric, item: Item) -> float | None:
         """The item's value, from the runs that the metric may look at; see `Metric.all_runs`."""

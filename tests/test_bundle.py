@@ -32,7 +32,8 @@ METRICS = [
     )
 ] + [
     {"metric": "coverage", "alpha": 0.2},
-    {"metric": "var_run"},
+    {"metric": "var_item"},
+    {"metric": "semantic_entropy", "name": "renamed"},
     {"metric": "var_run", "of": "correctness", "name": "var_run_correctness"},
     {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True},
 ]  # fmt: skip
@@ -296,7 +297,7 @@ def test_what_cannot_be_judged_is_status_2(bundle: Path, tmp_path: Path) -> None
     assert {one.what for one in rest} == {
         f"{name},none" for name in (
             "semantic_repeatability", "semantic_repeatability@plain",
-            "semantic_repeatability@terse", "semantic_reproducibility", "var_run",
+            "semantic_repeatability@terse", "semantic_reproducibility", "var_item",
         )
     }  # fmt: skip
     assert all("--embedder" in one.note for one in rest)
