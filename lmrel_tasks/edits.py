@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from lmrel_tasks.filters.paraphrase import edit_fraction
 from lmrel_tasks.filters.perturb import get_perturbation
 from lmrel_tasks.frozen import baselines_file, find_file, frozen_text
+from lmrel_tasks.paraphrasing import Paraphrases, lexical
 from lmrel_tasks.token_ids import Tokens, tokens_of
 
 ROLES = ("original", "targeted", "benign", "fixed_phrase", "rerun")
@@ -252,18 +254,22 @@ class Editor:
         return Edited(None, direction, reason="; ".join(map(str, reasons)))
 
     def _paraphrased(self, doc: Mapping[str, Any], key: str, text: str, edit: Edit) -> Edited:
-        from lmrel_tasks.paraphrasing import lexical
-
         target = self.target_of(edit)
         if target is None:
             return Edited(None, reason="no single targeted condition: say `of: NAME`")
         targeted = self.edited(doc, key, target).text
         if targeted is None:
             return Edited(None, applicable=False, reason=f"{target} does not apply")
-        chosen = lexical(text, targeted, self.tokens.ids, count=edit.number + 1)
+        chosen = _lexical(text, targeted, self.tokens, edit.number + 1)
         if len(chosen.texts) > edit.number:
             return Edited(chosen.texts[edit.number])
         return Edited(None, reason="; ".join(chosen.reasons) or "no further paraphrase")
+
+
+@lru_cache(maxsize=65536)
+def _lexical(text: str, targeted: str, tokens: Tokens, count: int) -> Paraphrases:
+    # Several tasks on the same items share their paraphrases.
+    return lexical(text, targeted, tokens.ids, count=count)
 
 
 def _field(doc: Mapping[str, Any], name: str) -> str:
