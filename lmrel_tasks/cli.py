@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": ("lmrel_tasks.commands.verify", "recompute a bundle from its runs"),
     "leaderboard": ("lmrel_tasks.commands.leaderboard", "rank the models of verified bundles"),
     "gate": ("lmrel_tasks.commands.gate", "pass or fail results by a YAML file of conditions"),
+    "plan": ("lmrel_tasks.commands.plan", "cost and statistical power of a run, before it"),
     "demo": ("lmrel_tasks.commands.demo", "measure a small real model on bundled items"),
 }
 
