@@ -63,7 +63,7 @@ def save(results: dict[str, Any], folder: Path, model: str) -> Path:
     tracker.save_results_aggregated(results=results, samples=samples)
     for task, rows in samples.items():
         tracker.save_results_samples(task_name=task, samples=rows)
-    return sorted(folder.rglob("results_*.json"))[-1]
+    return max(folder.rglob("results_*.json"), key=lambda path: path.name)
 
 
 ITEMS = [{"question": f"Number {i}?", "answer": str(i)} for i in range(12)]

@@ -87,6 +87,8 @@ def svg_of(figure: Canvas, label: str) -> str:
     text = re.sub(r"<style[^>]*>.*?</style>", "", text, flags=re.S)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    # Names of groups, the same in every drawing; what is referred to has salted names.
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
     for drawn, variable in _VARIABLES.items():
         text = text.replace(drawn, f"var(--{variable})")
     text = text.replace("'DejaVu Sans'", "var(--sans)")

@@ -62,7 +62,7 @@ def render(
         _Section(one, tuple(fig for make in FIGURES if (fig := make(one))), _table(one))
         for one in reports
     ]
-    length, share = _LONGEST, 1.0
+    length, share = _first_length(reports, max_bytes), 1.0
     while True:
         listed = [_items(one, length, share) for one in reports]
         text: str = template.render(
@@ -109,6 +109,22 @@ def _overview(
             first.setdefault(row.metric, row)
         found.append((name, model, [first.get(column) for column in columns]))
     return columns, found
+
+
+def _first_length(reports: Sequence[TaskReport], max_bytes: int) -> int:
+    """The longest texts that are likely to fit, so that long pages are seldom made twice."""
+    lengths = sorted(
+        len(text.text) for report in reports for one in report.items for _, texts in one.cells
+        for text in texts
+    )  # fmt: skip
+    # What surrounds a text, and how much longer marks and escapes make it.
+    left = (max_bytes - 250_000 - 330 * len(lengths)) / 1.45
+    for at, length in enumerate(lengths):
+        share = left / (len(lengths) - at)
+        if length > share:
+            return int(min(_LONGEST, max(_SHORTEST, share)))
+        left -= length
+    return _LONGEST
 
 
 def _items(report: TaskReport, length: int, share: float) -> list[dict[str, Any]]:

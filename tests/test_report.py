@@ -1,0 +1,395 @@
+"""The report: its numbers, its size, and how it opens and behaves in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import re
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lmrel_tasks.cli import main
+from lmrel_tasks.reporting.differences import visible, word_differences
+from lmrel_tasks.reporting.gather import gather
+from lmrel_tasks.results import find_evaluations
+from tests.browser import CHROMIUM, DRIVER, Browser
+from tests.saved_results import ITEMS, evaluation, save, unsteady
+
+HOSTILE = [
+    "<script>document.title='owned'</script>",
+    "<img src=x onerror=\"document.title='owned'\">",
+    "</pre></details></template></section><h1 id=owned>owned</h1>",
+    "line\u2028separator\u2029here",
+    "lone \ud800 surrogate \udfff",
+    "nul \x00 bell \x07 escape \x1b[31m",
+    "{{ 7 * 7 }} {% raw %} $x^2$ &amp; &#60;b&#62;",
+    "\u202eright to left override",
+]
+METRICS = (
+    "acc", "semantic_repeatability", "answer_agreement", "internal_repeatability",
+    "internal_stability", "tar_answer", "mode_acc", "reliability_level", "reliability_lower",
+    "coverage",
+)  # fmt: skip
+FILTERS = [
+    {"name": "none", "filter": [{"function": "answer", "kind": "numeric"}, {"function": "embed"}]}
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A task of two conditions, and one whose model answers with hostile texts."""
+    root = tmp_path_factory.mktemp("report")
+    steady = evaluation(
+        root / "a", "m", "numbers", ITEMS, unsteady(0.6), filter_list=FILTERS, repeats=6,
+        metric_list=[{"metric": name} for name in METRICS],
+        metadata={"version": 1, "lmrel": {"conditions": [
+            {"name": "plain"}, {"name": "terse", "description": "Short: "},
+        ]}},
+    )  # fmt: skip
+    save(steady, root / "out", "org/one")
+    hostile = evaluation(
+        root / "b", "m", "hostile",
+        [{"question": f"{text[:40]!r} {n}?", "answer": "x"} for n, text in enumerate(HOSTILE)],
+        lambda prompt, index: HOSTILE[(len(prompt) + index) % len(HOSTILE)],
+    )  # fmt: skip
+    # The harness cannot write lone surrogates; JSON can carry them escaped.
+    path = save(_plain(hostile), root / "out", "</title><script>document.title='owned'</script>")
+    samples = path.with_name(path.name.replace("results_", "samples_hostile_") + "l")
+    samples.write_text(samples.read_text().replace("lone ? surrogate ?", "lone \\ud800 \\udfff"))
+    return root / "out"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return str(value).encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: _plain(dict.__getitem__(value, key)) for key in dict.keys(value)}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(one) for one in value)
+    return value
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Path:
+    path = folder.parent / "report.html"
+    assert main(["report", str(folder), "-o", str(path)]) == 0
+    return path
+
+
+class _Downloads(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, list[list[str]]] = {}
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        self.addresses += [v or "" for k, v in attrs if k in ("href", "src", "xlink:href")]
+        if "download" in given:
+            raw = base64.b64decode((given["href"] or "").split(",", 1)[1])
+            self.found[str(given["download"])] = list(csv.reader(io.StringIO(raw.decode())))
+
+
+def read(path: Path) -> _Downloads:
+    parser = _Downloads()
+    parser.feed(path.read_text(encoding="utf-8"))
+    return parser
+
+
+# Numbers ---------------------------------------------------------------------------------------
+
+
+def test_headline_is_that_of_the_results_file(folder: Path, page: Path) -> None:
+    one = next(x for x in find_evaluations([folder]) if "numbers" in x.tasks)
+    table = read(page).found["numbers_table.csv"]
+    rows = {f"{row[0]},{row[1]}": row for row in table[1:]}
+    for key, value in one.content["results"]["numbers"].items():
+        if "," not in key or "_stderr," in key:
+            continue
+        assert float(rows[key][2]) == value
+        error = one.content["results"]["numbers"][key.replace(",", "_stderr,")]
+        assert rows[key][3] == ("" if error == "N/A" else repr(error))
+    low, high = map(float, rows["mode_acc@plain,none"][4:6])
+    assert rows["mode_acc@plain,none"][6] == "exact"
+    from statsmodels.stats.proportion import proportion_confint
+
+    share = float(rows["mode_acc@plain,none"][2])
+    assert (low, high) == pytest.approx(proportion_confint(round(12 * share), 12, method="beta"))
+    value, error, low = (float(rows["semantic_repeatability,none"][at]) for at in (2, 3, 4))
+    assert low == pytest.approx(value - 1.96 * error, abs=1e-4)
+
+
+def test_every_figure_has_a_caption_and_its_data(page: Path) -> None:
+    text = page.read_text()
+    figures = re.findall(r"<figure>.*?</figure>", text, re.S)
+    assert len(figures) >= 4
+    for figure in figures:
+        caption = re.search(r"<figcaption>(.*?)</figcaption>", figure, re.S)
+        assert caption and len(caption[1]) > 100
+        assert "download=" in caption[1]
+    data = read(page).found
+    assert len(data["numbers_repeatability.csv"]) == 1 + len(ITEMS)
+    curve = data["numbers_reliability.csv"]
+    assert curve[0][:3] == ["alpha", "level", "lower_bound"]
+    shares: dict[str, float] = {}
+    for measure, _, percent, _ in data["numbers_variance.csv"][1:]:
+        shares[measure] = shares.get(measure, 0.0) + float(percent)
+    assert set(shares) >= {"certainty", "correctness"} - {"certainty"}
+    assert all(total == pytest.approx(100) for total in shares.values())
+
+
+def test_instability_orders_items_by_disagreement(folder: Path) -> None:
+    one = next(x for x in find_evaluations([folder]) if "numbers" in x.tasks)
+    report = gather(one, "numbers")
+    from itertools import combinations
+
+    for view in report.items:
+        answers = [
+            text.answer for _, texts in view.cells for text in texts for _ in range(text.count)
+        ]
+        pairs = list(combinations(answers, 2))
+        expected = sum(a != b for a, b in pairs) / len(pairs)
+        assert view.instability == pytest.approx(expected)
+    order = [view.instability for view in report.items]
+    assert order == sorted(order, reverse=True) and order[0] > order[-1] == 0
+    shorter = gather(one, "numbers", max_items=3)
+    assert [x.key for x in shorter.items] == [x.key for x in report.items[:3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "new"),
+    [
+        ("the cat sat", "the cat sat", []),
+        ("the dog sat", "the cat sat", [" dog"]),
+        ("the cat sat down", "the cat sat", [" down"]),
+        ("sat", "the cat sat", []),
+        ("", "the cat", []),
+        ("a  b\n", "a b", []),
+    ],
+)
+def test_word_differences_mark_new_words_only(text: str, reference: str, new: list[str]) -> None:
+    pieces = word_differences(text, reference)
+    assert "".join(piece for _, piece in pieces) == text
+    assert [piece for kind, piece in pieces if kind == "new" and piece.strip()] == new
+
+
+def test_visible_keeps_text_and_shows_the_rest() -> None:
+    assert visible("a\ud800b\x00c\x1b\x7f\u2028d") == "a\ufffdb\u2400c\u241b\u2421\nd"
+    assert visible("héllo\tworld\n") == "héllo\tworld\n"
+    visible("".join(HOSTILE)).encode("utf-8")
+
+
+def test_bias_section_shows_the_sides(tmp_path: Path) -> None:
+    from tests.result_folders import write_results
+
+    values = {
+        f"jsd_{side}": list(np.linspace(0, top, 30))
+        for side, top in (("targeted", 0.5), ("benign", 0.2), ("rerun", 0.1))
+    }
+    values["jsd_excess"] = list(np.linspace(0, 0.3, 30))
+    write_results(tmp_path, "m", values)
+    assert main(["report", str(tmp_path), "-o", str(tmp_path / "r.html")]) == 0
+    data = read(tmp_path / "r.html").found["t_bias.csv"]
+    assert {(row[0], row[1]) for row in data[1:]} == {
+        (f"jsd_{side}", side) for side in ("targeted", "benign", "rerun")
+    }
+    for row in data[1:]:
+        assert float(row[3]) < float(row[2]) < float(row[4])
+
+
+def test_missing_samples_are_said(tmp_path: Path) -> None:
+    from tests.result_folders import write_results
+
+    write_results(tmp_path, "m", {"acc": [0, 1, 1]}, samples=False)
+    assert main(["report", str(tmp_path), "-o", str(tmp_path / "r.html")]) == 0
+    assert "--log_samples" in (tmp_path / "r.html").read_text()
+    assert main(["report", str(tmp_path), "--tasks", "x", "-o", "r.html"]) == 2
+    assert main(["report", str(tmp_path / "none"), "-o", "r.html"]) == 2
+
+
+# One file that needs nothing -------------------------------------------------------------------
+
+
+def test_page_holds_no_script_and_no_address(page: Path) -> None:
+    parsed = read(page)
+    assert not {"script", "img", "link", "iframe", "template", "object"} & set(parsed.tags)
+    assert all(one.startswith(("#", "data:text/csv;")) for one in parsed.addresses)
+    assert not re.search(r"url\((?!#)|@import", page.read_text())
+    assert "default-src 'none'" in page.read_text()
+    ids = re.findall(r'\bid="([^"]+)"', page.read_text())
+    assert len(ids) == len(set(ids))
+
+
+def write_large(folder: Path, items: int, runs: int, words: int) -> Path:
+    """Samples of long answers, no two alike, as a chatty model gives them."""
+    draw = np.random.default_rng(1)
+    vocabulary = np.array(["".join(draw.choice(list("abcdefghij"), 6)) for _ in range(3000)])
+    place = folder / "m"
+    place.mkdir(parents=True)
+    with (place / "samples_big_2026.jsonl").open("w") as file:
+        for i in range(items):
+            base = draw.choice(vocabulary, words)
+            texts = []
+            for _ in range(runs):
+                text = base.copy()
+                at = draw.integers(0, words, words // 4)
+                text[at] = draw.choice(vocabulary, len(at))
+                texts.append(" ".join(text))
+            answers = [str(x) for x in draw.integers(0, 3, runs)]
+            file.write(json.dumps({
+                "doc_id": i, "doc": {"q": i}, "target": "0",
+                "arguments": {"gen_args_0": {"arg_0": f"Question {i}", "arg_1": {}}},
+                "resps": [texts], "filtered_resps": [texts], "filter": "none",
+                "metrics": ["acc", "answer_agreement"], "acc": answers.count("0") / runs,
+                "answer_agreement": 0.5,
+                "lmrel": {"item": f"i{i}", "conditions": ["default"], "labels": ["0"], "runs": [
+                    [{"seed": n, "tokens": words, "certainty": 0.8, "answer": answers[n]}
+                     for n in range(runs)]
+                ]},
+            }) + "\n")  # fmt: skip
+    content = {
+        "results": {"big": {"alias": "big", "acc,none": 0.33, "acc_stderr,none": 0.01}},
+        "configs": {"big": {"task": "big", "repeats": runs}}, "model_name": "m",
+    }  # fmt: skip
+    path = place / "results_2026.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("large")
+    write_large(root / "out", 500, 10, 300)
+    assert main(["report", str(root / "out"), "-o", str(root / "large.html")]) == 0
+    return root / "large.html"
+
+
+def test_500_items_of_10_long_runs_stay_below_5_mb(large: Path) -> None:
+    assert large.stat().st_size < 5_000_000
+    text = large.read_text()
+    assert text.count('<details class="item">') == 500
+    assert text.count("more characters in the samples file") > 1000
+
+
+# In a browser ----------------------------------------------------------------------------------
+
+needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs Chromium")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    found = Browser(tmp_path_factory.mktemp("browser"))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def screenshot(browser: Browser) -> np.ndarray:
+    """What is seen, shape (height, width, channels)."""
+    raw = base64.b64decode(browser._call("GET", f"{browser._session}/screenshot", None))
+    import matplotlib.image
+
+    return np.asarray(matplotlib.image.imread(io.BytesIO(raw)))[..., :3]
+
+
+def emulate(browser: Browser, command: str, **parameters: Any) -> Any:
+    body = {"cmd": command, "params": parameters}
+    return browser._call("POST", f"{browser._session}/goog/cdp/execute", body)
+
+
+@needs_browser
+def test_hostile_output_stays_text(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert browser.run("return document.title") == "Reliability report"
+    assert browser.run("return document.querySelector('#owned, main img, main script')") is None
+    shown = browser.run(
+        "return [...document.querySelectorAll('section:last-of-type details pre')]"
+        ".map(x => x.textContent).join('\\n~~\\n')"
+    ) + browser.run("return document.body.textContent")
+    for text in HOSTILE:
+        if "surrogate" not in text:
+            assert visible(text) in shown
+    assert "lone \ufffd \ufffd" in shown
+    depth = browser.run(
+        "return Math.max(...[...document.querySelectorAll('details.item')]"
+        ".map(x => x.parentElement.tagName == 'SECTION' ? 1 : 9))"
+    )
+    assert depth == 1  # no closing tag of a model's text took effect
+
+
+@needs_browser
+def test_light_dark_print_and_expanding(browser: Browser, page: Path, tmp_path: Path) -> None:
+    browser.open(page)
+    emulate(browser, "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "light"}])  # fmt: skip
+    light = screenshot(browser)
+    emulate(browser, "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark"}])  # fmt: skip
+    dark = screenshot(browser)
+    # Mostly paper: bright in one, dark in the other, with ink on both.
+    assert np.median(light) > 0.95 and light.min() < 0.35
+    assert np.median(dark) < 0.2 and dark.max() > 0.7
+    ink = browser.run("return getComputedStyle(document.querySelector('figure svg text')).fill")
+    assert ink == "rgb(230, 231, 234)"
+    printed = emulate(browser, "Page.printToPDF", printBackground=True)["data"]
+    pdf = base64.b64decode(printed)
+    assert pdf.startswith(b"%PDF") and len(pdf) > 20_000
+    emulate(browser, "Emulation.setEmulatedMedia", media="print")
+    assert browser.run("return getComputedStyle(document.body).backgroundColor") in (
+        "rgb(255, 255, 255)",
+    )
+    emulate(browser, "Emulation.setEmulatedMedia", media="")
+    browser.run("document.querySelector('details.item').open = true")
+    pieces = browser.run(
+        "let d = document.querySelector('details.item');"
+        "return [d.querySelectorAll('mark').length, d.querySelector('pre').offsetHeight]"
+    )
+    assert pieces[0] > 0 and pieces[1] > 0
+
+
+@needs_browser
+def test_nothing_is_wider_than_a_phone(browser: Browser, page: Path) -> None:
+    emulate(browser, "Emulation.setDeviceMetricsOverride", width=390, height=800,
+            deviceScaleFactor=1, mobile=True)  # fmt: skip
+    try:
+        browser.open(page)
+        assert browser.run("return document.documentElement.scrollWidth") <= 390
+    finally:
+        emulate(browser, "Emulation.clearDeviceMetricsOverride")
+
+
+@needs_browser
+def test_a_large_page_opens_within_2_seconds(browser: Browser, large: Path) -> None:
+    """By the browser's own clock; the best of three, since other work shares the processor."""
+    seconds = []
+    for _ in range(3):
+        browser.open(large)
+        seconds.append(browser.run(
+            "return performance.getEntriesByType('navigation')[0].loadEventEnd"
+        ) / 1000)  # fmt: skip
+        if seconds[-1] < 2:
+            break
+        time.sleep(1)
+    assert 0 < min(seconds) < 2
+
+
+@needs_browser
+def test_data_can_be_downloaded(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.run("document.querySelector('a[download]').click()")
+    end = time.monotonic() + 20
+    while not (files := list(browser.downloads.glob("*.csv"))):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert files[0].read_text().startswith("metric,filter,value")
