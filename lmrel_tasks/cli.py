@@ -28,6 +28,9 @@ COMMANDS = {
     "leaderboard": ("lmrel_tasks.commands.leaderboard", "rank the models of verified bundles"),
     "gate": ("lmrel_tasks.commands.gate", "pass or fail results by a YAML file of conditions"),
     "plan": ("lmrel_tasks.commands.plan", "cost and statistical power of a run, before it"),
+    "bias": ("lmrel_tasks.commands.bias", "tests of every perturbation against rewording"),
+    "bias-task": ("lmrel_tasks.commands.bias_task", "write a bias task for texts of your own"),
+    "paraphrase": ("lmrel_tasks.commands.paraphrase", "make token-matched paraphrases of a task"),
     "demo": ("lmrel_tasks.commands.demo", "measure a small real model on bundled items"),
 }
 

@@ -51,7 +51,7 @@ class Judge:
 
         load_backends()
         unique = list(dict.fromkeys(prompts))
-        cells = [Cell(_as_chat(self.lm, one), GENERATION, (0,), (0,)) for one in unique]
+        cells = [Cell(as_chat(self.lm, one), GENERATION, (0,), (0,)) for one in unique]
         if self.store is None:
             found = _drawn(self.lm, cells)
         else:
@@ -167,7 +167,7 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _as_chat(lm: Any, text: str) -> Any:
+def as_chat(lm: Any, text: str) -> Any:
     """The prompt as the model takes a chat; plain where it knows none."""
     tokenizer = getattr(lm, "tokenizer", None)
     if tokenizer is not None and getattr(tokenizer, "chat_template", "") is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 # Seeds of the lexical search, each with candidates of its own.
 LEXICAL_SEEDS = 4
-Ask = Callable[[str, int], str]
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def lexical(
     if not first.target_edits:
         return Paraphrases((), (), ("the targeted edit changes no token: nothing to match",), 0)
     terms = targeted_terms(text, targeted)
-    found = _Found(text, targeted, tokenize, matching, count)
+    found = Search(text, targeted, tokenize, matching, count)
     for turn in range(LEXICAL_SEEDS):
         candidates = lexical_paraphrase(
             text, tokenize, target_edits=first.target_edits,
@@ -115,42 +114,6 @@ def lexical(
             break
     if not found.attempts:
         found.reasons["nothing in the text can be reworded"] = None
-    return found.result()
-
-
-def by_model(
-    text: str,
-    targeted: str,
-    tokenize: Tokenize,
-    ask: Ask,
-    *,
-    count: int = 1,
-    attempts: int = 6,
-    matching: Matching | None = None,
-) -> Paraphrases:
-    """Paraphrases of a language model, asked again with what was wrong until one passes.
-
-    Args:
-        ask: (prompt, attempt number) -> reply. Every prompt holds the whole text; a retry also
-            the last attempt and its faults.
-        count: how many different ones.
-        attempts: most replies per wanted paraphrase.
-    """
-    matching = matching or default_matching()
-    first = accept(text, text, targeted, tokenize)
-    if not first.target_edits:
-        return Paraphrases((), (), ("the targeted edit changes no token: nothing to match",), 0)
-    terms = targeted_terms(text, targeted)
-    found = _Found(text, targeted, tokenize, matching, count)
-    fresh = paraphrase_prompt(text, first.target_edits, terms)
-    prompt = fresh
-    for attempt in range(attempts * count):
-        reply = tidy_reply(ask(prompt, attempt), text)
-        if found.take([reply]):
-            break
-        last = found.last
-        repeated = last is None or last.ok
-        prompt = fresh if repeated else retry_prompt(text, reply, last, terms)
     return found.result()
 
 
@@ -166,7 +129,7 @@ def tidy_reply(reply: str, text: str) -> str:
     return text[:head] + tidied + text[tail:] if tidied else ""
 
 
-class _Found:
+class Search:
     """Accepted candidates of one item, and what was wrong with the others."""
 
     def __init__(
@@ -221,6 +184,49 @@ class _Found:
             () if enough else tuple(self.reasons),
             self.attempts,
         )
+
+
+class ModelSearch(Search):
+    """The paraphrases of one item that a language model writes, asked until enough pass.
+
+    Every prompt holds the whole text; a retry also the last attempt and what was wrong with it.
+
+    Args:
+        count: how many different ones.
+        attempts: most replies per wanted paraphrase.
+    """
+
+    def __init__(
+        self, text: str, targeted: str, tokenize: Tokenize, matching: Matching, count: int,
+        attempts: int,
+    ) -> None:  # fmt: skip
+        super().__init__(text, targeted, tokenize, matching, count)
+        self.most = attempts * count
+        self.terms = targeted_terms(text, targeted)
+        first = accept(text, text, targeted, tokenize)
+        self.done = not first.target_edits
+        if self.done:
+            self.reasons["the targeted edit changes no token: nothing to match"] = None
+            self.prompt = ""
+        else:
+            self.prompt = paraphrase_prompt(text, first.target_edits, self.terms)
+        self._fresh = self.prompt
+
+    def take_reply(self, reply: str) -> bool:
+        """Look at a reply; True once no further one is wanted."""
+        candidate = tidy_reply(reply, self.text)
+        enough = self.take([candidate])
+        last = self.last
+        if last is None:
+            self.reasons["the reply repeats an earlier attempt"] = None
+        asks_again = last is not None and not last.ok
+        self.prompt = (
+            retry_prompt(self.text, candidate, last, self.terms)
+            if asks_again and last is not None
+            else self._fresh
+        )
+        self.done = enough or self.attempts >= self.most
+        return self.done
 
 
 def _distance(check: Check) -> int:
