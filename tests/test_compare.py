@@ -401,3 +401,46 @@ def test_a_hundred_thousand_lines_are_streamed(tmp_path: Path) -> None:
     assert status == "0" and f"| {n} |" in done.stdout
     assert int(megabytes) <= 1024
     assert float(seconds) <= 30
+
+
+def test_folders_that_the_harness_wrote_are_compared_and_gated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fakes import ScriptedLM, evaluate, write_task
+    from lm_eval.loggers import EvaluationTracker
+
+    items = [{"question": f"Item {i}?", "answer": "yes"} for i in range(24)]
+    metrics = ["acc", "answer_agreement", "reliability_level", "reliability_lower"]
+    write_task(
+        tmp_path, "asked", items, metric_list=[{"metric": one} for one in metrics],
+        filter_list=[{"name": "none", "filter": [{"function": "answer", "kind": "text"}]}],
+    )  # fmt: skip
+    for name, share in (("good", 24), ("bad", 4)):
+
+        def answer(prompt: str, run: int, share: int = share) -> str:
+            return "yes" if int(prompt.split()[1].rstrip("?")) < share else f"no {run}"
+
+        result = evaluate(ScriptedLM(answer), tmp_path, "asked")
+        tracker = EvaluationTracker(output_path=str(tmp_path / name))
+        tracker.general_config_tracker.model_name = name
+        tracker.general_config_tracker.model_name_sanitized = name
+        tracker.save_results_aggregated(results=result, samples=result["samples"])
+        tracker.save_results_samples("asked", result["samples"]["asked"])
+    folders = [str(tmp_path / name) for name in ("good", "bad")]
+    files = ["--json", str(tmp_path / "x.json")]
+    assert main(["compare", *folders, *files]) == 0
+    out = capsys.readouterr().out
+    assert "Items, prompts, targets, versions and generation settings are the same." in out
+    assert "reliability_lower is a confidence bound" in out
+    content = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
+    found = {one["metric"]: one for one in content["differences"]}
+    assert set(found) == set(metrics[:3])
+    assert {one["winner"] for one in found.values()} == {"good"}
+    assert found["acc"]["difference"] == pytest.approx(20 / 24)
+    # the level has n + 1 in its denominator
+    assert found["reliability_level"]["first_value"] == pytest.approx(24 / 25)
+    assert found["reliability_level"]["difference"] == pytest.approx(20 / 25)
+    path = tmp_path / "gate.yaml"
+    path.write_text("asked: {reliability_lower: '>= 0.85', acc: '>= 0.8 with 95% confidence'}")
+    assert main(["gate", str(path), folders[0]]) == 0
+    assert main(["gate", str(path), *folders]) == 1
