@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lmrel_tasks.metrics.cosine import CellSums
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Capture:
     """What a backend recorded about one run. ``None`` means "not recorded", never zero.
 
@@ -70,7 +70,10 @@ class Run(str):
             one; a store keeps all of an answer or none of it.
     """
 
-    pending: int = 0
+    # A study holds hundreds of thousands of runs; a dictionary in each would be most of its memory.
+    __slots__ = ("answer", "capture", "embedding", "kind", "pending", "sums")
+
+    pending: int
     capture: Capture
     answer: str | None
     kind: str | None
@@ -93,6 +96,7 @@ class Run(str):
         run.kind = kind
         run.embedding = embedding
         run.sums = sums
+        run.pending = 0
         return run
 
     @property
