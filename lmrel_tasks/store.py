@@ -266,8 +266,7 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 def _written(capture: Capture) -> str:
-    # As Capture.to_dict, without the deep copy that would take most of the time of a put.
-    return _encode({key: value for key, value in vars(capture).items() if value is not None})
+    return _encode(capture.to_dict())
 
 
 def _storable(text: str) -> str | bytes:
