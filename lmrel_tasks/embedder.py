@@ -49,10 +49,9 @@ def packaged_model() -> str | None:
 def _load(model: str) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
 
-    local = Path(model).exists()
-    offline = {"local_files_only": True} if os.environ.get("HF_HUB_OFFLINE") == "1" else {}
+    offline = os.environ.get("HF_HUB_OFFLINE") == "1" and not Path(model).exists()
     try:
-        return SentenceTransformer(model, **({} if local else offline))
+        return SentenceTransformer(model, local_files_only=offline)
     except Exception as error:
         raise RuntimeError(
             f"no embedding model at {model!r} ({type(error).__name__}: {error}). Install one with "

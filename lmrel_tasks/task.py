@@ -259,7 +259,7 @@ def _captured(run: Any, origin: Run) -> Run:
     if run.capture != Capture():
         return run
     # An answer filter behind a stock one saw plain text.
-    changes = {"answer": run.answer, "kind": run.kind}
+    changes: dict[str, Any] = {"answer": run.answer, "kind": run.kind}
     if run.sums is not None:
         changes |= {"sums": run.sums, "embedding": run.embedding}
     return origin.derive(text=str(run), **changes)

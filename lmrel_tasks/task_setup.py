@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 class ConfiguredTask(ConfigurableTask):
     """The configuration of a `RepeatedTask`."""
 
+    _metric_fn_list: dict[str, Any]
+
     def __init__(self, config: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         given = dict(config or {})
         given.pop("class", None)

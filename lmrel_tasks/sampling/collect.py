@@ -170,7 +170,8 @@ class Shelf:
             settings = one.plan.settings
             one.key = cell_key(
                 self.model,
-                *one.request.arguments[:2],
+                one.request.arguments[0],
+                one.request.arguments[1],
                 one.plan.item,
                 one.plan.condition,
                 {
