@@ -43,11 +43,12 @@ def run(args: argparse.Namespace) -> int:
     )
     from lmrel_tasks.models import compare_models
     from lmrel_tasks.study import Study
+    from lmrel_tasks.tables import Table
 
     if args.margin < 0:
         raise ValueError(f"--margin must not be negative, got {args.margin:g}")
     studies = read(args)
-    tables = []
+    tables: list[Table | None] = []
     by_task: dict[str, list[Study]] = {}
     for one in studies:
         by_task.setdefault(one.task, []).append(one)
