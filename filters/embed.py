@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from lm_eval.api.filter import Filter
@@ -72,12 +72,14 @@ class EmbedFilter(Filter):
         keep: keep the vector of every run too (4 bytes times d for each).
     """
 
-    # Filled in where models are known: model name -> (texts -> unit vectors (len(texts), d)).
-    encoder: ClassVar[Callable[[str | None], Encode]]
-
     def __init__(self, model: str | None = None, keep: bool = False) -> None:
         self.model = model
         self.keep = keep
+
+    @staticmethod
+    def encoder(model: str | None) -> Encode:
+        """The embedder, texts -> unit vectors; the plugin puts sentence-transformers here."""
+        raise NotImplementedError
 
     def apply(self, resps: Iterable[Any], docs: Sequence[Any]) -> list[list[Run]]:
         """Sums for a whole task. A text of white space only counts as missing."""
