@@ -193,7 +193,7 @@ def capture_cost(lm: Any, text: str) -> None:
 
 
 def leaving(lm: Any, repeats: int) -> None:
-    """What it gains that finished rows leave: short questions with natural stops."""
+    """What it gains that finished rows leave: 4 questions x 16 runs at once, natural stops."""
     from lmrel_tasks.sampling.decode import Plan, Row, decode
     from lmrel_tasks.sampling.generation import decoding
 
@@ -210,8 +210,10 @@ def leaving(lm: Any, repeats: int) -> None:
     ]
 
     def work(leave: bool) -> list[Row]:
-        rows = [[Row(i, r, r, ids, NEW_TOKENS) for r in range(8)] for i, ids in enumerate(prompts)]
-        return list(decode(lm, rows, Plan(how, 30), 16, leave))
+        rows = [
+            [Row(i, r, r, ids, NEW_TOKENS) for r in range(RUNS)] for i, ids in enumerate(prompts)
+        ]
+        return list(decode(lm, rows, Plan(how, 30), 4 * RUNS, leave))
 
     lengths = sorted(len(row.tokens) for row in work(True))
     print(
