@@ -53,8 +53,10 @@ class Capture:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Capture:
         """Inverse of `to_dict`; unknown keys are ignored."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+        return cls(**{key: value for key, value in values.items() if key in _CAPTURED})
+
+
+_CAPTURED = frozenset(field.name for field in fields(Capture))
 
 
 class Run(str):

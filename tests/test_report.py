@@ -371,16 +371,16 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, page: Path) -> None:
 
 @needs_browser
 def test_a_large_page_opens_within_2_seconds(browser: Browser, large: Path) -> None:
-    """By the browser's own clock; the best of three, since other work shares the processor."""
+    """By the browser's own clock; the best of several, since other work shares the processor."""
     seconds = []
-    for _ in range(3):
+    for _ in range(8):
         browser.open(large)
         seconds.append(browser.run(
             "return performance.getEntriesByType('navigation')[0].loadEventEnd"
         ) / 1000)  # fmt: skip
         if seconds[-1] < 2:
             break
-        time.sleep(1)
+        time.sleep(2)
     assert 0 < min(seconds) < 2
 
 
@@ -393,3 +393,24 @@ def test_data_can_be_downloaded(browser: Browser, page: Path) -> None:
         assert time.monotonic() < end
         time.sleep(0.1)
     assert files[0].read_text().startswith("metric,filter,value")
+
+
+def test_ranks_in_one_go_are_those_of_single_items() -> None:
+    from lmrel_tasks.metrics.item import Condition, Item
+    from lmrel_tasks.metrics.reliability import item_score
+    from lmrel_tasks.reporting.columns import Ranks
+
+    draw = np.random.default_rng(3)
+    items = [
+        Item(
+            key=f"k{n}", labels=("a",), has_label=n % 7 > 0,
+            conditions=(Condition("x", answers=tuple(draw.choice(["a", "b", "c", ""], 6))),),
+        )
+        for n in range(200)
+    ]  # fmt: skip
+    ranks = Ranks()
+    for one in items:
+        ranks.add(one)
+    assert len(ranks.waiting) > 20
+    expected = [score for one in items if (score := item_score(one)) is not None]
+    assert ranks.found().tolist() == expected

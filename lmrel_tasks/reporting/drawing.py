@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 # Colour drawn -> the page's own, so that one drawing serves light, dark and paper.
-INK, MUTED, GRID, BLUE, ORANGE, GREEN, VIOLET = (
-    "#1c1d1f", "#6a6d73", "#dcdee2", "#2b6ca3", "#c2662d", "#3c8a63", "#7d5ba6",
+INK, MUTED, GRID, BLUE, ORANGE, GREEN, VIOLET, ON = (
+    "#1c1d1f", "#6a6d73", "#dcdee2", "#2b6ca3", "#c2662d", "#3c8a63", "#7d5ba6", "#fefefe",
 )  # fmt: skip
 _VARIABLES = {
     INK: "ink", MUTED: "muted", GRID: "line", BLUE: "blue", ORANGE: "orange", GREEN: "green",
-    VIOLET: "violet",
+    VIOLET: "violet", ON: "on",
 }  # fmt: skip
 _NUMBER = count()
 

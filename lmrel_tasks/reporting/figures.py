@@ -15,6 +15,7 @@ from lmrel_tasks.reporting.drawing import (
     GREEN,
     INK,
     MUTED,
+    ON,
     ORANGE,
     VIOLET,
     Figure,
@@ -219,7 +220,7 @@ def variance(report: TaskReport) -> Figure | None:
                 axis.barh(at, share, left=left, color=colour, height=0.62, label=name)
                 if share >= 6:
                     axis.text(left + share / 2, at, f"{share:.0f} %", ha="center", va="center",
-                              color="#ffffff", fontsize=8)  # fmt: skip
+                              color=ON, fontsize=8)  # fmt: skip
                 left += share
         axis.set_yticks(range(len(measures)), measures[::-1])
         axis.set(xlim=(0, 100), xlabel="% of the variance")

@@ -6,23 +6,24 @@ import heapq
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lmrel_tasks.measures import METRICS
 from lmrel_tasks.metrics.item import Item
-from lmrel_tasks.metrics.reliability import item_score
 from lmrel_tasks.metrics.variance_metrics import PARTS
+from lmrel_tasks.reporting.columns import SCALARS, Measures, Ranks
 from lmrel_tasks.reporting.headline import Headline, headlines
 from lmrel_tasks.results import Evaluation, item_of, samples_of
 
 log = logging.getLogger(__name__)
 
-MEASURES = ("meaning", "certainty", "correctness")
+MEASURES = ("meaning", *SCALARS)
 PROMPT_TAIL = 600
+_QUESTIONS = ("question", "problem", "query", "input", "case", "text", "prompt", "goal", "sentence")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class ItemView:
         runs: number of runs.
         missing: runs that could not be had.
         labels: acceptable answers; None if unknown.
+        title: its question, in short.
         prompt: the end of the first condition's prompt.
         cells: per condition its name and its texts, the most frequent first.
     """
@@ -65,6 +67,7 @@ class ItemView:
     runs: int
     missing: int
     labels: tuple[str, ...] | None
+    title: str
     prompt: str
     cells: tuple[tuple[str, tuple[RunText, ...]], ...]
 
@@ -107,9 +110,8 @@ class TaskReport:
 class _Seen:
     keys: list[str] = field(default_factory=list)
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    scores: list[float] = field(default_factory=list)
-    classes: list[int] = field(default_factory=list)
-    moments: dict[str, list[Any]] = field(default_factory=dict)
+    ranks: Ranks = field(default_factory=Ranks)
+    measures: Measures = field(default_factory=Measures)
     heap: list[tuple[float, int, int, ItemView]] = field(default_factory=list)
     repeats: int = 0
     runs: int = 0
@@ -146,8 +148,8 @@ def gather(evaluation: Evaluation, task: str, max_items: int = 500) -> TaskRepor
         headlines=shown,
         keys=keys,
         values=values,
-        scores=np.array(seen.scores),
-        classes=np.array(seen.classes),
+        scores=seen.ranks.found(),
+        classes=np.array(seen.ranks.classes),
         repeats=seen.repeats,
         shares=_shares(seen, shown, evaluation.content.get("configs", {}).get(task, {})),
         items=tuple(entry[-1] for entry in sorted(seen.heap, reverse=True)),
@@ -183,15 +185,9 @@ def _take(seen: _Seen, sample: Mapping[str, Any], max_items: int) -> None:
     seen.repeats = max([seen.repeats, *(len(one.texts) for one in item.conditions)])
     seen.runs += sum(len(one.texts) for one in item.conditions)
     seen.missing += sum(one.missing for one in item.conditions)
-    seen.tokens += sum(float(np.nansum(one.tokens)) for one in item.conditions)
-    score = item_score(item)
-    if score is not None:
-        seen.scores.append(score)
-        seen.classes.append(len({answer for answer in item.conditions[0].answers if answer}))
-    for measure in MEASURES[1:]:
-        value = METRICS["var_item"].bind({"of": measure}).per_item(item)
-        if value is not None:
-            seen.moments.setdefault(measure, []).append(value)
+    seen.tokens += sum(t for one in item.conditions for t in one.tokens.tolist() if t == t)
+    seen.ranks.add(item)
+    seen.measures.add(item)
     _keep(seen, item, sample, max_items)
 
 
@@ -210,6 +206,7 @@ def _keep(seen: _Seen, item: Item, sample: Mapping[str, Any], max_items: int) ->
         runs=len(answers),
         missing=sum(one.missing for one in item.conditions),
         labels=item.labels if item.has_label else None,
+        title=_title(sample),
         prompt=_prompt(sample),
         cells=tuple(
             (one.name, _grouped(item, number)) for number, one in enumerate(item.conditions)
@@ -222,8 +219,8 @@ def _disagreement(answers: list[str]) -> float:
     n = len(answers)
     if n < 2:
         return 0.0
-    counts = np.unique(answers, return_counts=True)[1]
-    return float(1.0 - (counts * (counts - 1)).sum() / (n * (n - 1)))
+    same = sum(count * (count - 1) for count in Counter(answers).values())
+    return 1.0 - same / (n * (n - 1))
 
 
 def _grouped(item: Item, number: int) -> tuple[RunText, ...]:
@@ -261,6 +258,14 @@ def _notes(tokens: float, certainty: float) -> str:
     return ", ".join(parts)
 
 
+def _title(sample: Mapping[str, Any]) -> str:
+    """The question as the document has it, or the end of the prompt."""
+    doc = sample.get("doc")
+    fields = doc if isinstance(doc, Mapping) else {}
+    named = [fields[name] for name in _QUESTIONS if isinstance(fields.get(name), str)]
+    return " ".join((named[0] if named else _prompt(sample)[-160:]).split())[:160]
+
+
 def _prompt(sample: Mapping[str, Any]) -> str:
     asked = sample.get("arguments")
     first: Any = asked.get("gen_args_0", {}).get("arg_0") if isinstance(asked, Mapping) else None
@@ -272,19 +277,7 @@ def _shares(
     seen: _Seen, shown: tuple[Headline, ...], config: Mapping[str, Any]
 ) -> dict[str, dict[str, tuple[float, float | None]]]:
     """Shares of variance: from the runs; of meaning, whose vectors are gone, from the table."""
-    found: dict[str, dict[str, tuple[float, float | None]]] = {}
-    for measure, values in seen.moments.items():
-        several = len(values[0].data.count) > 1
-        row = {}
-        for part in PARTS:
-            if "condition" in part and not several:
-                continue
-            metric = METRICS[f"var_{part}"]
-            share = metric.aggregate(values)
-            if math.isfinite(share):
-                row[part] = (share, metric.standard_error(values))
-        if row:
-            found[measure] = row
+    found = seen.measures.shares()
     for entry in config.get("metric_list") or ():
         part = str(entry.get("metric", "")).removeprefix("var_")
         if part not in PARTS or entry.get("of", "meaning") != "meaning":

@@ -15,6 +15,8 @@ from lmrel_tasks.reporting.headline import Headline, headlines
 from lmrel_tasks.results import Evaluation
 
 MAX_BYTES = 5_000_000
+# Texts are cut to about this size, which a browser opens well within two seconds.
+_AIM = 3_200_000
 _LONGEST, _SHORTEST = 6000, 60
 
 
@@ -62,7 +64,7 @@ def render(
         _Section(one, tuple(fig for make in FIGURES if (fig := make(one))), _table(one))
         for one in reports
     ]
-    length, share = _first_length(reports, max_bytes), 1.0
+    length, share = _first_length(reports, min(max_bytes, _AIM)), 1.0
     while True:
         listed = [_items(one, length, share) for one in reports]
         text: str = template.render(
