@@ -14,7 +14,7 @@ from lm_eval.api.task import ConfigurableTask
 from lmrel_tasks import options
 from lmrel_tasks.metrics.item import Condition, Item
 from lmrel_tasks.request import SampleRequest, item_key
-from lmrel_tasks.task import RepeatedTask, SampleRow
+from lmrel_tasks.task import RepeatedTask
 from lmrel_tasks.variants import original
 
 log = logging.getLogger(__name__)
@@ -106,21 +106,8 @@ class OptionTask(RepeatedTask):
         self._find_available(sorted(requests, key=lambda one: one.idx))
         return None
 
-    def process_results(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
-        """Values of all metrics for one item.
-
-        Args:
-            doc: the document.
-            results: per condition and option, its log-likelihood; or per condition, its runs.
-        """
-        item = self._item(doc, results)
-        record = options.record_of(item, str(self.reading))
-        if "bypass" in self._metric_fn_list:
-            return SampleRow({"bypass": None}, record)
-        values = self._stock_scores(doc, results) if self._stock_metrics else {}
-        for key in getattr(self, "_available", self.own):
-            values[key] = self.own[key].per_item(item)
-        return SampleRow(values, record, self._metric_names())
+    def _record(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
+        return options.record_of(self._item(doc, results), str(self.reading))
 
     def _item(self, doc: Any, results: Sequence[Any]) -> Item:
         doc = original(doc)

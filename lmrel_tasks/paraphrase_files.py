@@ -237,3 +237,41 @@ def _replies(
                  "condition": jobs[at].targeted, "run": index}  # fmt: skip
         store.put(keys[at], run, about)
         yield at, run
+
+
+def from_results(results: str, output: Path) -> str:
+    """Write what a ``lmrel_paraphrase_*`` task selected as a file of paraphrases.
+
+    Returns:
+        a sentence that says how many there are.
+
+    Raises:
+        FileNotFoundError: without results or samples.
+        ValueError: if no such task is in the results, or the file exists.
+    """
+    from lmrel_tasks.results import find_evaluations, samples_of
+
+    if output.exists():
+        raise ValueError(f"{output} exists; write to another file, or remove it")
+    rows: list[dict[str, Any]] = []
+    for evaluation in find_evaluations([results]):
+        for task in evaluation.tasks:
+            if not task.startswith("lmrel_paraphrase_"):
+                continue
+            for sample in samples_of(evaluation, task):
+                text = _selected(sample)
+                reasons = {} if text else {"reasons": ["no candidate was acceptable"]}
+                row = {"item": sample["lmrel"]["item"], "number": 0, "text": text or None}
+                rows.append({**row, **reasons})
+    if not rows:
+        raise ValueError(f"{results}: no task lmrel_paraphrase_* in these results")
+    heading = {"kind": KIND, "from": Path(results).name}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in (heading, *rows)]
+    output.write_text("".join(lines), encoding="utf-8")
+    return f"{sum(row['text'] is not None for row in rows)} of {len(rows)} items have a paraphrase"
+
+
+def _selected(sample: Mapping[str, Any]) -> str:
+    cell = (sample.get("filtered_resps") or [""])[0]
+    return str(cell if isinstance(cell, str) else (cell or [""])[0])

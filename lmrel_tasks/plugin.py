@@ -17,6 +17,7 @@ from lmrel_tasks.filters.answer import AnswerFilter
 from lmrel_tasks.filters.behaviour import BehaviourFilter
 from lmrel_tasks.filters.clusters import ClusterFilter, Match
 from lmrel_tasks.filters.embed import EmbedFilter
+from lmrel_tasks.filters.token_match import TokenMatchFilter
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,22 @@ class Cluster(ClusterFilter):
         return open_judge(judge, model, store=os.environ.get(STORE_VARIABLE)).matches
 
 
+class TokenMatch(TokenMatchFilter):
+    """The ``token_match`` filter with the model's tokenizer and an embedder behind it."""
+
+    @staticmethod
+    def tokenize_with(tokenizer: str | None) -> Any:
+        from lmrel_tasks.token_ids import tokens_of
+
+        return tokens_of({}, tokenizer).ids
+
+    @staticmethod
+    def cosine() -> Any:
+        from lmrel_tasks.paraphrasing import embedding_cosine
+
+        return embedding_cosine()
+
+
 def install() -> None:
     """Add the plugin to the harness of this process. Doing it again changes nothing."""
     from lmrel_tasks.sampling.collect import sample_until
@@ -53,6 +70,7 @@ def install() -> None:
         "behaviour": BehaviourFilter,
         "cluster": Cluster,
         "embed": Embed,
+        "token_match": TokenMatch,
     }
     for name, filter_class in filters.items():
         if name not in filter_registry:

@@ -22,6 +22,7 @@ from lmrel_tasks.metrics.registry import METRICS
 from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.request import item_key
 from lmrel_tasks.settings import read_settings
+from lmrel_tasks.token_ids import tokenizer_name
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class ConfiguredTask(ConfigurableTask):
                 table[key.__name__] = table.pop(key)
 
     def _with_embedder(self, filter_list: Sequence[Any]) -> list[Any]:
-        """The filters, with the task's embedding model put into ``embed`` where it names none."""
+        """The filters, with embedding model and tokenizer put in where the YAML names none."""
         filters = deepcopy(list(filter_list))
         for pipeline in filters:
             for step in pipeline.get("filter", ()):
@@ -146,6 +147,8 @@ class ConfiguredTask(ConfigurableTask):
                     # With a stopping rule metrics look at the first runs only, so their vectors
                     # are needed; otherwise the sums of a cell are.
                     step.setdefault("keep", self.settings.stopping is not None)
+                if step.get("function") == "token_match":
+                    step.setdefault("tokenizer", tokenizer_name(self.editor.metadata))
         return filters
 
     def _check_repeats(self, task: str) -> None:

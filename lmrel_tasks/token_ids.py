@@ -42,10 +42,16 @@ def tokens_of(metadata: Mapping[str, Any] | None, tokenizer: Any = None) -> Toke
         name = str(getattr(tokenizer, "name_or_path", type(tokenizer).__name__))
         return Tokens(name, lambda text: tokenizer.encode(text, add_special_tokens=False))
     given = metadata or {}
-    named: Any = tokenizer or next((given[key] for key in _NAMES if given.get(key)), None)
-    if not isinstance(named, str):
+    named = tokenizer or tokenizer_name(given)
+    if named is None:
         return Tokens(WORDS, _words)
     return _load(named, str(given.get("gguf_file") or ""), str(given.get("revision") or ""))
+
+
+def tokenizer_name(metadata: Mapping[str, Any]) -> str | None:
+    """The model argument that names the tokenizer, None without one."""
+    named = next((metadata[key] for key in _NAMES if metadata.get(key)), None)
+    return named if isinstance(named, str) else None
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,11 @@ from typing import Any
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", required=True, help="a bias task")
+    parser.add_argument("--task", help="a bias task")
+    parser.add_argument(
+        "--from", dest="results", metavar="RESULTS",
+        help="take the paraphrases of a lmrel_paraphrase_* task from its results instead",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", required=True, metavar="JSONL", help="file to write")
     parser.add_argument(
         "--method", choices=["lexical", "model"],
@@ -50,6 +54,13 @@ def run(args: argparse.Namespace) -> int:
     from lmrel_tasks.paraphrase_files import BaselineFile, Work, make_by_model, make_lexical
     from lmrel_tasks.paraphrasing import Matching, embedding_cosine
 
+    if (args.task is None) == (args.results is None):
+        raise ValueError("give either --task or --from")
+    if args.results is not None:
+        from lmrel_tasks.paraphrase_files import from_results
+
+        print(from_results(args.results, Path(args.output)))
+        return 0
     for name in ("count", "attempts"):
         if getattr(args, name) < 1:
             raise ValueError(f"--{name} must be 1 or more, got {getattr(args, name)}")
