@@ -10,6 +10,8 @@ import pytest
 # Nothing in the tests may depend on a model hub: the model comes from the package index.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Several test processes share the cores; more threads than cores only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
