@@ -77,6 +77,12 @@ def empty_rate(item: Item) -> float | None:
 
 
 @metric(higher_is_better=False)
+def no_answer_rate(item: Item) -> float | None:
+    """Share of runs in which no canonical answer was found; ``acc`` counts them as wrong."""
+    return over_conditions(item, lambda one: _mean([not answer for answer in one.answers]))
+
+
+@metric(higher_is_better=False)
 def missing_rate(item: Item) -> float | None:
     """Share of the runs asked for that could not be had from the model."""
     asked = sum(one.asked for one in item.conditions)
