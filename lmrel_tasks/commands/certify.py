@@ -263,9 +263,10 @@ def _sets(one: Certificate) -> str:
 
 
 def _needed(one: Certificate) -> str:
+    accuracy = f"a mode accuracy of {one.mode_accuracy:.3f} (ties broken at random)"
     if one.needed is None:
-        return f"no number of items will do at a mode accuracy of {one.mode_accuracy:.3f} (a tie counts as the chance of a random break)"
-    return f"about {one.needed.n} items at a mode accuracy of {one.mode_accuracy:.3f} (a tie counts as the chance of a random break)"
+        return f"no number of items will do at {accuracy}"
+    return f"about {one.needed.n} items at {accuracy}"
 
 
 def _item_table(one: Certificate) -> str:
