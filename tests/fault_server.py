@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -64,6 +64,8 @@ class FaultServer:
         status: answer this status to everything, with `words`.
         bad_prompts: prompts that contain one of these always get a 500.
         stall: seconds that a ``timeout`` takes.
+        reply: gets the honest answer and how many requests have come; it may change the answer,
+            or give a response to send in its place.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class FaultServer:
         words: str = "the server's own words",
         bad_prompts: tuple[str, ...] = (),
         stall: float = 1.0,
+        reply: Callable[[dict[str, Any], int], web.Response | None] = lambda body, count: None,
         port: int = 0,
     ) -> None:
         unknown = set(faults or {}) - set(FAULTS)
@@ -91,7 +94,7 @@ class FaultServer:
         )
         self.max_top_logprobs, self.logprobs, self.seeds = max_top_logprobs, logprobs, seeds
         self.status, self.words, self.bad_prompts, self.stall = status, words, bad_prompts, stall
-        self.port = port
+        self.port, self.reply = port, reply
         self.requests: list[dict[str, Any]] = []
         self.answered: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -188,7 +191,9 @@ class FaultServer:
         self.answered.append({"prompt": prompt, "seed": seed, "n": n, "texts": texts})
         random.Random(prompt).shuffle(choices)
         tokens = sum(len(text.split()) for text in texts)
-        return web.json_response({"choices": choices, "usage": {"completion_tokens": tokens}})
+        body = {"choices": choices, "usage": {"completion_tokens": tokens}}
+        other = self.reply(body, len(self.requests))
+        return web.json_response(body) if other is None else other
 
     def _refused(self, payload: dict[str, Any], n: int) -> web.Response | None:
         if self.status is not None:

@@ -419,6 +419,60 @@ def test_reading_answers():
     assert [choice["text"] for choice in choices_of(shuffled)] == ["a", "b"]
 
 
+def _chat_logprobs(**fields):
+    return {"content": [{"token": "y", "logprob": -1.0} | fields]}
+
+
+def _completion_logprobs(**fields):
+    given = {"tokens": ["y"], "token_logprobs": [-1.0], "top_logprobs": [{"y": -1.0, "z": -2.0}]}
+    return given | fields
+
+
+BROKEN_LOGPROBS = {
+    "null": {"content": [None]},
+    "text": {"content": ["x"]},
+    "byte 300": _chat_logprobs(bytes=[300]),
+    "text bytes": _chat_logprobs(bytes=["a"]),
+    "token list": _chat_logprobs(top_logprobs=[{"token": ["y"], "logprob": -1.0}]),
+    "top 5": _chat_logprobs(top_logprobs=5),
+    "text logprob": _chat_logprobs(
+        top_logprobs=[{"token": "y", "logprob": "a"}, {"token": "z", "logprob": "b"}]
+    ),
+    "huge": _chat_logprobs(logprob=10**400),
+    "huge candidate": _chat_logprobs(top_logprobs=[{"token": "y", "logprob": 10**400}]),
+    "top object": _completion_logprobs(top_logprobs={"a": -1}),
+    "one logprob": _completion_logprobs(token_logprobs=-1),
+}
+
+
+@pytest.mark.parametrize("first_tokens", [False, True])
+@pytest.mark.parametrize("logprobs", BROKEN_LOGPROBS.values(), ids=BROKEN_LOGPROBS)
+def test_broken_logprobs_cost_the_numbers_and_not_the_text(logprobs, first_tokens):
+    said = []
+    reading = Reading(top_logprobs=2, first_tokens=first_tokens)
+    choice = {"text": "yes", "finish_reason": "stop", "logprobs": logprobs}
+    run = run_of(choice, reading, 1, 4, lambda *words: said.append(words))
+    assert str(run) == "yes"
+    assert run.capture.to_dict() == {"seed": 1, "finish_reason": "stop", "tokens": 4}
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["completions", "chat"])
+def test_broken_logprobs_do_not_end_a_study(chat, caplog):
+    kinds = [one for one in BROKEN_LOGPROBS.values() if ("content" in one) == chat]
+
+    def reply(body, count):
+        for choice in body["choices"]:
+            choice["logprobs"] = kinds[count % len(kinds)]
+
+    cells = cells_of(items=10, chat=chat, top_logprobs=5)
+    with FaultServer(reply=reply) as server, caplog.at_level(logging.WARNING):
+        found = draw(model(server, chat), cells)
+    assert {key: str(run) for key, run in found.items()} == expected(cells, 5)
+    assert all(run.capture.entropy is None for run in found.values())
+    assert sum("cannot be read" in record.message for record in caplog.records) == 1
+
+
 def test_a_token_across_the_stop_string_counts():
     tokens = ["one", " tw", "oST", "OP", " three"]
     choice = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ _FINISH = {
     "safety": "content_filter",
     "refusal": "refusal",
 }
+
+# What broken log-probabilities raise where they are read; servers differ too much to list shapes.
+_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
 
 
 class BrokenAnswer(ValueError):
@@ -73,33 +76,53 @@ def completion_tokens(body: Mapping[str, Any]) -> int | None:
 
 
 def run_of(
-    choice: Mapping[str, Any], reading: Reading, seed: int | None, tokens: int | None = None
+    choice: Mapping[str, Any],
+    reading: Reading,
+    seed: int | None,
+    tokens: int | None = None,
+    say_once: Callable[[str, str], None] = lambda subject, words: None,
 ) -> Run:
     """One choice as a run.
 
     ``content: null`` becomes the harness's placeholder (empty by default), a refusal keeps the
     server's words with finish reason ``"refusal"``, a filtered answer keeps what was let through
-    with ``"content_filter"``. Reasoning content is never part of the text.
+    with ``"content_filter"``. Reasoning content is never part of the text. Log-probabilities that
+    cannot be read cost the captured numbers, never the text.
 
     Args:
         choice: one entry of ``choices``, of the completions or the chat format.
         reading: how to read it.
         seed: the run's own seed.
         tokens: generated tokens of this choice, where the server counted them.
+        say_once: told (subject, words) when the log-probabilities cannot be read.
     """
     raw, finish = _text_and_finish(choice)
     kept, text = _cut(raw, reading)
     if len(kept) < len(raw) and finish in (None, "length"):
         # The stop string came before the limit did: what follows it was never wanted.
         finish = "stop"
+    fields: dict[str, Any] = {"tokens": tokens if len(kept) == len(raw) else None}
+    try:
+        fields |= _captured(choice, reading, kept)
+    except _UNREADABLE as error:
+        say_once(
+            "unreadable logprobs",
+            "some log-probabilities of the server cannot be read "
+            f"({type(error).__name__}: {str(error)[:200]}); internal metrics of these runs are "
+            "left out",
+        )
+    return Run(text, Capture(seed=seed, finish_reason=finish, **fields))
+
+
+def _captured(choice: Mapping[str, Any], reading: Reading, kept: str) -> dict[str, Any]:
+    """What the log-probabilities of a choice say; raises one of `_UNREADABLE` on broken ones."""
+    fields: dict[str, Any] = {}
     positions = _positions(choice, reading.top_logprobs)
-    if positions is None:
-        fields: dict[str, Any] = {"tokens": tokens if len(kept) == len(raw) else None}
-    else:
+    if positions is not None:
         fields = summarise(positions_before(positions, kept.encode("utf-8", "surrogatepass")))
     if reading.first_tokens:
         fields["first_tokens"] = first_tokens(choice)
-    return Run(text, Capture(seed=seed, finish_reason=finish, **fields))
+    return fields
 
 
 def has_logprobs(choice: Mapping[str, Any]) -> bool:

@@ -304,4 +304,4 @@ class _Pool:
         facts.runs += len(choices)
         facts.tokens += tokens or 0
         alone = tokens if len(choices) == 1 else None
-        return [run_of(choice, reading, None, alone) for choice in choices]
+        return [run_of(choice, reading, None, alone, facts.say_once) for choice in choices]
