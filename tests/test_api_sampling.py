@@ -419,6 +419,43 @@ def test_reading_answers():
     assert [choice["text"] for choice in choices_of(shuffled)] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"index": 0, "foo": 1},
+        {"message": "hello"},
+        {"message": None},
+        {"message": {"content": {"a": 1}}},
+        {"message": {"content": 5}},
+        {"message": {"content": ["a"]}},
+        {"text": {"a": 1}},
+    ],
+    ids=str,
+)
+def test_a_choice_without_a_text_is_a_broken_answer(choice):
+    with pytest.raises(BrokenAnswer, match="choice"):
+        choices_of({"choices": [{"text": "fine"}, choice]})
+
+    def reply(body, count):
+        # Every other request, and everything about item 2.
+        if count % 2 or any("item 2" in str(request) for request in server.requests[-1:]):
+            body["choices"][-1] = choice
+
+    cells = cells_of(items=3, runs=2)
+    with FaultServer(reply=reply) as server:
+        found = draw(model(server, max_retries=4, num_concurrent=1), cells)
+    texts = expected(cells, 2)
+    for key, run in found.items():
+        assert run.missing if key[0] == 2 else str(run) == texts[key]
+    assert "choice" in found[2, 0].capture.error
+
+
+def test_answers_without_a_choice_text_that_are_complete():
+    empty = {"content": None, "reasoning_content": "so"}
+    for choice in ({"text": None}, {"message": empty}, {"message": {}}, {"text": "a"}):
+        assert choices_of({"choices": [choice]}) == [choice]
+
+
 def _chat_logprobs(**fields):
     return {"content": [{"token": "y", "logprob": -1.0} | fields]}
 

@@ -25,7 +25,7 @@ _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, OverflowError
 
 
 class BrokenAnswer(ValueError):
-    """The server answered 200 with something that holds no choices."""
+    """The server reports success, but what it sent holds no choices with a text."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def choices_of(body: Any) -> list[Mapping[str, Any]]:
     """The choices of an answer, in the order of their index.
 
     Raises:
-        BrokenAnswer: when there is none; its text quotes the server's error, if it sent one.
+        BrokenAnswer: when there is none, or one has no text; quotes the server's error, if any.
     """
     if not isinstance(body, Mapping):
         raise BrokenAnswer(f"the answer is {type(body).__name__}, not an object")
@@ -62,10 +62,28 @@ def choices_of(body: Any) -> list[Mapping[str, Any]]:
         raise BrokenAnswer("the answer holds no choices")
     if not all(isinstance(choice, Mapping) for choice in choices):
         raise BrokenAnswer("a choice of the answer is no object")
+    for choice in choices:
+        _check_text(choice)
     numbered = [(choice.get("index", place), place, choice) for place, choice in enumerate(choices)]
     if all(isinstance(index, int) for index, _, _ in numbered):
         numbered.sort(key=lambda one: one[:2])
     return [choice for _, _, choice in numbered]
+
+
+def _check_text(choice: Mapping[str, Any]) -> None:
+    # Without this a wrong protocol would pass for a model that answers nothing.
+    message = choice.get("message")
+    if isinstance(message, Mapping):
+        content = message.get("content")
+    elif "text" in choice:
+        content = choice["text"]
+    elif message is None:
+        raise BrokenAnswer("a choice of the answer holds neither a message nor a text")
+    else:
+        raise BrokenAnswer(f"the message of a choice is {type(message).__name__}, not an object")
+    parts = isinstance(content, list) and all(isinstance(part, Mapping) for part in content)
+    if not (content is None or isinstance(content, str) or parts):
+        raise BrokenAnswer(f"the content of a choice is {type(content).__name__}, not text")
 
 
 def completion_tokens(body: Mapping[str, Any]) -> int | None:
