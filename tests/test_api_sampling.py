@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 
 import pytest
+from aiohttp import web
 from fault_server import CONTENT_FAULTS, FAULTS, STATUS_FAULTS, FaultServer, distribution, text_of
 from lm_eval.models.api_models import JsonChatStr
 from lm_eval.models.openai_completions import (
@@ -448,6 +449,26 @@ def test_a_choice_without_a_text_is_a_broken_answer(choice):
     for key, run in found.items():
         assert run.missing if key[0] == 2 else str(run) == texts[key]
     assert "choice" in found[2, 0].capture.error
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_json_nested_too_deep_is_a_broken_answer(status):
+    def reply(body, count):
+        return web.Response(status=status, text="[" * 200_000) if count % 2 else None
+
+    cells = cells_of(items=3)
+    with FaultServer(reply=reply) as server:
+        found = draw(model(server, num_concurrent=1), cells)
+    assert {key: str(run) for key, run in found.items()} == expected(cells, 5)
+    assert len(server.requests) == 6
+
+
+def test_any_success_status_with_choices_is_an_answer():
+    cells = cells_of(items=3)
+    with FaultServer(reply=lambda body, count: web.json_response(body, status=201)) as server:
+        found = draw(model(server), cells)
+    assert {key: str(run) for key, run in found.items()} == expected(cells, 5)
+    assert len(server.requests) == 3
 
 
 def test_answers_without_a_choice_text_that_are_complete():

@@ -200,13 +200,14 @@ async def _post_once(
         raise Temporary(f"cannot connect: {error}", unreachable=True) from None
     except (aiohttp.ClientError, OSError) as error:
         raise Temporary(f"the connection broke: {type(error).__name__} {error}") from None
-    if status == 200:
+    if 200 <= status < 300:
         try:
             body = json.loads(raw)
             choices_of(body)
         except BrokenAnswer as error:
             raise Temporary(endpoint.conceal(str(error))) from None
-        except ValueError:
+        except (ValueError, RecursionError):
+            # Brackets nested a hundred thousand deep are no answer either.
             raise Temporary("the answer is no valid JSON") from None
         return body
     raise refusal(status, raw, headers, payload, endpoint, gate)
@@ -220,7 +221,7 @@ def refusal(
     endpoint: Endpoint,
     gate: Gate | None = None,
 ) -> Exception:
-    """The exception for a status other than 200."""
+    """The exception for a status that is no success."""
     words, code, param = server_words(raw)
     words = endpoint.conceal(words)
     said = f"{status}: {words}" if words else f"{status}"
@@ -246,7 +247,7 @@ def server_words(raw: bytes) -> tuple[str, str | None, str | None]:
     text = raw.decode("utf-8", "replace").strip()
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text[:500], None, None
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if isinstance(error, Mapping):
