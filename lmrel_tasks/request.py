@@ -63,6 +63,35 @@ class SampleRequest(Instance):
 
 
 def item_key(doc: Mapping[str, Any]) -> str:
-    """Stable identity of a document: a hash of its content, whatever its place in the data."""
-    text = json.dumps(doc, sort_keys=True, default=handle_non_serializable, ensure_ascii=False)
+    """Stable identity of a document: a hash of its content, whatever its place in the data.
+
+    Raises:
+        TypeError: for a value without a stable content, naming its type.
+    """
+    try:
+        text = json.dumps(doc, sort_keys=True, default=_content, ensure_ascii=False)
+    except TypeError as error:
+        if "not supported between" not in str(error):
+            raise
+        # Keys of several types, which JSON would turn into text anyway.
+        named = {str(key): value for key, value in doc.items()}
+        text = json.dumps(named, sort_keys=True, default=_content, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _content(value: Any) -> Any:
+    """JSON for what documents hold besides JSON: by content, never by place in memory."""
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(str, value))
+    if isinstance(value, (bytes, bytearray)):
+        return hashlib.sha256(value).hexdigest()
+    if hasattr(value, "tobytes"):  # an image or an array
+        kind = [str(getattr(value, name, "")) for name in ("mode", "size", "dtype", "shape")]
+        return [*kind, hashlib.sha256(value.tobytes()).hexdigest()]
+    plain = handle_non_serializable(value)
+    if isinstance(plain, str) and " at 0x" in plain:
+        raise TypeError(
+            f"a document holds a {type(value).__name__}, which has no stable content; "
+            "leave the field out with process_docs"
+        )
+    return plain

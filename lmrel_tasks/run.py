@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,14 @@ class Capture:
     first_tokens: Sequence[tuple[str, float]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The recorded fields as plain JSON values."""
+        """The recorded fields as plain JSON values; NaN and infinity, which JSON lacks, are not."""
         # Not `dataclasses.asdict`, whose deep copies would take most of the time of keeping a run.
         found = ((name, getattr(self, name)) for name in self.__slots__)
-        return {name: value for name, value in found if value is not None}
+        return {
+            name: value
+            for name, value in found
+            if value is not None and not (isinstance(value, float) and not isfinite(value))
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Capture:

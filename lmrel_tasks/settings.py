@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -112,6 +113,36 @@ def read_settings(task: str, metadata: Mapping[str, Any] | None) -> Settings:
     values.setdefault("store", os.environ.get(STORE_VARIABLE) or None)
     values.setdefault("embedder", os.environ.get(EMBEDDER_VARIABLE) or None)
     return Settings(**values)
+
+
+def check_generation(where: str, settings: Any) -> None:
+    """Refuse generation settings that no backend could draw with.
+
+    Raises:
+        TypeError, ValueError: naming the place and the field.
+    """
+    if not isinstance(settings, Mapping):
+        raise TypeError(f"{where}: generation_kwargs must be a mapping, got {settings!r}")
+    temperature = settings.get("temperature")
+    if temperature is None:
+        return
+    try:
+        number = float(temperature)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(
+            f"{where}: generation_kwargs.temperature must be a number of 0 or more, "
+            f"got {temperature!r}"
+        )
+
+
+def sampling_temperature(settings: Mapping[str, Any]) -> float:
+    """The temperature that runs are drawn at; 0 where the settings mean greedy decoding."""
+    temperature, sampled = settings.get("temperature"), settings.get("do_sample")
+    if sampled is False or (sampled is None and temperature is None):
+        return 0.0
+    return 1.0 if temperature is None else float(temperature)
 
 
 def _check_type(task: str, key: str, value: Any) -> None:

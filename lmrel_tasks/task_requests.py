@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
@@ -23,9 +24,26 @@ class AskingTask(ConfiguredTask):
         self._warn_if_greedy()
         self._shot_states = self._states_of_one_process(**kwargs)
         super().build_all_requests(**kwargs)
+        chosen = sorted(set(kwargs.get("samples") or ()))
+        copies = self._copies()
         for request in self._instances or ():
             if isinstance(request, SampleRequest):
-                self._plan(request)
+                place = request.doc_id or 0
+                self._plan(request, copies.get(chosen[place] if chosen else place, 1))
+
+    def _copies(self) -> dict[int, int]:
+        """For documents that stand in the data before: their place, and the how-manieth they are.
+
+        Each copy is an item of its own, with draws of its own.
+        """
+        seen: Counter[str] = Counter()
+        copies = {}
+        for place, doc in enumerate(self.eval_docs):
+            key = item_key(doc)
+            seen[key] += 1
+            if seen[key] > 1:
+                copies[place] = seen[key]
+        return copies
 
     def _states_of_one_process(
         self,
@@ -129,15 +147,16 @@ class AskingTask(ConfiguredTask):
             raise ValueError(f"task {self.config.task}, item {item_key(doc)}: {error}") from None
         return asked
 
-    def _plan(self, request: SampleRequest) -> None:
+    def _plan(self, request: SampleRequest, copy: int = 1) -> None:
         condition, drawing = self.conditions[request.idx], self._drawing(request)
         seed = self.settings.seed
         if request.idx == 0 and self._answer and "bypass" not in self._metric_fn_list:
             # A label that holds no answer is found before anything is sampled.
             self._labels(request.doc, self._answer["kind"])
+        key = item_key(original(request.doc))
         plan = Plan(
             task=str(self.config.task),
-            item=item_key(original(request.doc)),
+            item=key if copy == 1 else f"{key}#{copy}",
             condition=condition.name,
             # The harness hands its --seed to torch; a run's own draws derive from it.
             seed=int(torch.initial_seed()) if seed is None else seed,

@@ -21,7 +21,7 @@ from lmrel_tasks.metric_rows import companions_of, rows_of
 from lmrel_tasks.metrics.registry import METRICS
 from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.request import item_key
-from lmrel_tasks.settings import read_settings
+from lmrel_tasks.settings import check_generation, read_settings, sampling_temperature
 from lmrel_tasks.token_ids import tokenizer_name
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ class ConfiguredTask(ConfigurableTask):
         self._warned: set[str] = set()
         self._scored_per_run: set[str] = set()
         self._shot_states: Iterator[Any] = iter(())
+        # Metrics of a task with a scoring of its own mean what that scoring calls by their names.
+        self._scores_itself = given.get("process_results") is not None
         metric_list = given.get("metric_list")
         if metric_list is not None:
             named = [one for one in metric_list if isinstance(one, Mapping)]
@@ -54,6 +56,10 @@ class ConfiguredTask(ConfigurableTask):
         if given.get("filter_list") is not None:
             filters = with_correctness(name, given.get("metadata"), given["filter_list"])
             given["filter_list"] = self._with_embedder(filters)
+        if given.get("generation_kwargs") is not None:
+            check_generation(f"task {name}", given["generation_kwargs"])
+        for condition in self.conditions:
+            check_generation(f"task {name}, condition {condition.name}", condition.generation)
         super().__init__(config=given, **kwargs)
         self._name_placeholders()
         if metric_list is not None:
@@ -73,7 +79,7 @@ class ConfiguredTask(ConfigurableTask):
                 f"task {task}: metric_list needs entries with `metric:`, got {entry!r}"
             )
         name = entry["metric"]
-        stock = callable(name) or "aggregation" in entry or name not in METRICS
+        stock = callable(name) or name not in METRICS or self._scores_itself
         if stock:
             if not callable(name) and name not in metric_registry and "aggregation" not in entry:
                 try:
@@ -81,6 +87,10 @@ class ConfiguredTask(ConfigurableTask):
                 except KeyError as error:
                     raise KeyError(f"task {task}: metric_list: {error.args[0]}") from None
             return [dict(entry)]
+        if entry.get("aggregation", "mean") != "mean":
+            raise ValueError(
+                f"task {task}: metric {name} brings its own aggregation; leave `aggregation` out"
+            )
         more: list[dict[str, Any]] = []
         arguments = {key: value for key, value in entry.items() if key not in _ENTRY_KEYS}
         try:
@@ -168,19 +178,21 @@ class ConfiguredTask(ConfigurableTask):
         return next_round([], repeats, **rule) if rule and repeats > 1 else None
 
     def _warn_if_greedy(self) -> None:
-        settings = self.config.generation_kwargs or {}
-        off = settings.get("do_sample") is False or float(settings.get("temperature") or 0) == 0
-        if off and self.config.repeats > 1 and "greedy" not in self._warned:
-            self._warned.add("greedy")
-            log.warning(
-                "task %s: generation_kwargs switch sampling off (do_sample: %s, temperature: %s) "
-                "with repeats: %d; greedy repeats measure only numeric noise. Set do_sample: true "
-                "and a temperature above 0.",
-                self.config.task,
-                settings.get("do_sample"),
-                settings.get("temperature"),
-                self.config.repeats,
-            )
+        for condition in self.conditions:
+            settings = {**(self.config.generation_kwargs or {}), **condition.generation}
+            greedy = sampling_temperature(settings) == 0
+            if greedy and self.config.repeats > 1 and "greedy" not in self._warned:
+                self._warned.add("greedy")
+                log.warning(
+                    "task %s, condition %s: generation_kwargs switch sampling off (do_sample: %s, "
+                    "temperature: %s) with repeats: %d; greedy repeats measure only numeric noise. "
+                    "Set do_sample: true and a temperature above 0.",
+                    self.config.task,
+                    condition.name,
+                    settings.get("do_sample"),
+                    settings.get("temperature"),
+                    self.config.repeats,
+                )
 
     def _answer_settings(self) -> Mapping[str, Any] | None:
         """Arguments of the first ``answer`` filter, or None."""
@@ -238,8 +250,8 @@ class ConfiguredTask(ConfigurableTask):
         if self.config.doc_to_target is None:
             return None
         target = self.doc_to_target(doc)
-        if isinstance(target, int) and self.config.doc_to_choice is not None:
-            target = self.doc_to_choice(doc)[target]
+        if self.config.doc_to_choice is not None:
+            target = self._chosen(target, self.doc_to_choice(doc), item_key(doc))
         try:
             return acceptable(target, kind, options_for(doc, self._answer))
         except ValueError as error:
@@ -247,8 +259,23 @@ class ConfiguredTask(ConfigurableTask):
                 return None
             raise ValueError(f"task {self.config.task}, item {item_key(doc)}: {error}") from None
 
+    def _chosen(self, target: Any, choices: Sequence[str], item: str) -> Any:
+        """Choices by their indices, as the harness's targets may be; -1 stands for unlabelled."""
+        if isinstance(target, list) and all(isinstance(one, int) for one in target):
+            return [self._chosen(one, choices, item) for one in target]
+        if isinstance(target, bool) or not isinstance(target, int):
+            return target
+        if target == -1:
+            return None
+        if not 0 <= target < len(choices):
+            raise ValueError(
+                f"task {self.config.task}, item {item}: doc_to_target gives the index {target}, "
+                f"but doc_to_choice has {len(choices)} choices"
+            )
+        return choices[target]
 
-_ENTRY_KEYS = frozenset({"metric", "name", "higher_is_better", "per_condition"})
+
+_ENTRY_KEYS = frozenset({"metric", "name", "aggregation", "higher_is_better", "per_condition"})
 
 
 def _costly_filters() -> tuple[Any, ...]:

@@ -312,3 +312,71 @@ def test_ranks_show_the_shots_that_one_process_shows(tmp_path):
     assert len(set(alone)) == 5
     assert prompts(0, 2) == alone[0::2]
     assert prompts(1, 2) == alone[1::2]
+
+
+def test_copies_of_a_document_are_items_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("LMREL_STORE", str(tmp_path / "runs.sqlite"))
+    write_task(tmp_path, "t", [ITEMS[0], ITEMS[1], ITEMS[0], ITEMS[0]])
+    first = ScriptedLM(lambda p, r: str(len(first.asked)))  # never twice the same
+    before = evaluate(first, tmp_path, "t")
+    assert len({seed for _, _, seed in first.asked}) == 16
+    again = ScriptedLM(lambda p, r: "never asked")
+    assert evaluate(again, tmp_path, "t")["samples"] == before["samples"]
+    assert again.asked == []
+    part = ScriptedLM(lambda p, r: "never asked")
+    chosen = evaluate(part, tmp_path, "t", samples={"t": [2, 3]})["samples"]["t"]
+    assert part.asked == []
+    assert [one["resps"] for one in chosen] == [one["resps"] for one in before["samples"]["t"][2:]]
+
+
+def test_identity_of_documents_is_their_content():
+    from PIL import Image
+
+    from lmrel_tasks.request import item_key
+
+    images = [Image.new("RGB", (2, 2), colour) for colour in ("red", "red", "blue")]
+    keys = [item_key({"q": "x", "image": image}) for image in images]
+    assert keys[0] == keys[1] != keys[2]
+    assert item_key({"s": {"a", "b"}}) == item_key({"s": {"b", "a"}})
+    assert item_key({1: 2, "a": 3}) == item_key({"a": 3, 1: 2})
+    with pytest.raises(TypeError, match="no stable content"):
+        item_key({"q": object()})
+
+
+def test_aggregation_mean_may_be_spelled_out_and_another_is_refused(tmp_path):
+    entry = {"metric": "acc", "aggregation": "mean", "higher_is_better": True}
+    write_task(tmp_path, "t", ITEMS, metric_list=[entry])
+    row = evaluate(ScriptedLM(alternating), tmp_path, "t")["results"]["t"]
+    assert row["acc,none"] == 0.5 and row["acc_stderr,none"] == 0
+    write_task(tmp_path, "t", ITEMS, metric_list=[{**entry, "aggregation": "median"}])
+    with pytest.raises(ValueError, match="acc brings its own aggregation"):
+        evaluate(ScriptedLM(alternating), tmp_path, "t")
+
+
+def test_sampling_without_a_temperature_is_no_greedy_decoding(tmp_path, caplog):
+    write_task(tmp_path, "t", ITEMS, generation_kwargs={"do_sample": True, "until": ["\n"]})
+    with caplog.at_level(logging.WARNING):
+        evaluate(ScriptedLM(alternating), tmp_path, "t")
+    assert not any("numeric noise" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("temperature", ["hot", -1, float("nan")])
+def test_bad_temperatures_are_found_before_sampling(tmp_path, temperature):
+    lm = ScriptedLM(alternating)
+    write_task(tmp_path, "t", ITEMS, metadata={"lmrel": {"conditions": [
+        {"name": "a"}, {"name": "b", "generation_kwargs": {"temperature": temperature}},
+    ]}})  # fmt: skip
+    with pytest.raises(ValueError, match=r"condition b: generation_kwargs\.temperature"):
+        evaluate(lm, tmp_path, "t")
+    assert lm.asked == []
+
+
+def test_indices_of_choices_as_targets(tmp_path):
+    items = [{"question": f"q{i}?", "n": n} for i, n in enumerate([0, 1, -1])]
+    write_task(tmp_path, "t", items, doc_to_target="n", doc_to_choice=["yes", "no"])
+    results = evaluate(ScriptedLM(lambda p, r: "yes"), tmp_path, "t")
+    assert [sample["acc"] for sample in results["samples"]["t"]] == [1, 0, None]
+
+
+def test_numbers_that_json_lacks_are_left_out():
+    assert Capture(seed=1, entropy=math.nan, logprob=-math.inf).to_dict() == {"seed": 1}

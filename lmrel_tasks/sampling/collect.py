@@ -25,6 +25,7 @@ from lmrel_tasks.run import Capture, Run
 from lmrel_tasks.sampling import Cell, run_seed, sample_runs
 from lmrel_tasks.sampling.api_facts import server_facts
 from lmrel_tasks.sampling.identical import identical_texts_warning
+from lmrel_tasks.settings import sampling_temperature
 from lmrel_tasks.store import Store
 
 log = logging.getLogger(__name__)
@@ -244,13 +245,14 @@ def _draw(lm: Any, cells: Sequence[Progress], shelf: Shelf) -> Iterator[Run]:
 
 
 def _warn_if_identical(cells: Sequence[Progress]) -> None:
-    for task, group in _by_task(cells).items():
-        settings = group[0].request.arguments[1]
-        sampled = settings.get("do_sample") is not False
+    groups: dict[tuple[str, str], list[Progress]] = defaultdict(list)
+    for one in cells:
+        groups[one.plan.task, one.plan.condition].append(one)
+    for (task, condition), group in groups.items():
+        temperature = sampling_temperature(group[0].request.arguments[1])
         texts = [[run for run in one.runs.values() if not run.missing] for one in group]
-        temperature = float(settings.get("temperature") or 0) if sampled else 0.0
         if warning := identical_texts_warning(texts, temperature):
-            log.warning("task %s: %s", task, warning)
+            log.warning("task %s, condition %s: %s", task, condition, warning)
 
 
 def _check_missing(cells: Sequence[Progress]) -> None:
