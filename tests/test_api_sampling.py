@@ -262,6 +262,35 @@ def test_no_server_is_said_at_once():
         list(sample_runs(lm, cells_of(items=50)))
 
 
+def _login_page(body, count):
+    return web.Response(
+        text="<html><title>Please\n log in</title></html>", content_type="text/html"
+    )
+
+
+@pytest.mark.parametrize(("concurrent", "tries"), [(1, 5), (2, 5), (12, 12)])
+def test_a_server_that_never_gave_a_valid_answer_is_given_up(concurrent, tries):
+    with FaultServer(reply=_login_page) as server:
+        lm = model(server, max_retries=2, num_concurrent=concurrent)
+        with pytest.raises(ApiError, match="no valid answer") as caught:
+            draw(lm, cells_of(items=100))
+    assert "text/html: <html><title>Please log in</title>" in str(caught.value)
+    assert server.url in str(caught.value)
+    assert 2 * tries <= len(server.requests) <= 2 * (tries + concurrent)
+
+
+def test_one_valid_answer_shows_that_the_server_is_the_right_one():
+    def reply(body, count):
+        return None if count == 5 else _login_page(body, count)
+
+    cells = cells_of(items=20, runs=1)
+    with FaultServer(reply=reply) as server:
+        found = draw(model(server, max_retries=1, num_concurrent=1), cells)
+    assert [str(run) for run in found.values() if not run.missing] == [expected(cells, 1)[4, 0]]
+    assert "log in" in found[19, 0].capture.error
+    assert len(server.requests) == 20
+
+
 def test_concurrency_is_bounded_and_used():
     with FaultServer(n="ignored", delay=0.03) as server:
         draw(model(server, num_concurrent=4), cells_of(items=3, runs=8))

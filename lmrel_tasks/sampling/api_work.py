@@ -38,7 +38,7 @@ from lmrel_tasks.sampling.http import (
 MOST_WAITING = 1000
 # Requests with identical choices that are checked before the server is trusted.
 ENOUGH_PROBES = 3
-# Requests given up in a row, without one answer ever, before the address is called dead.
+# Requests given up in a row, without one valid answer ever, before the address is called dead.
 DEAD_AFTER = 5
 
 
@@ -203,13 +203,15 @@ class _Pool:
         try:
             answer, rest = await self._answer(session, job)
         except Filtered:
+            self.given_up = 0
             answer, rest = self._each(job, finish_reason="content_filter"), []
         except TooLong as error:
+            self.given_up = 0
             answer, rest = self._each(job, finish_reason="error", error=str(error)), []
         except Temporary as error:
             if self.fatal is not None:
                 return
-            self._check_reachable(error)
+            self._check_alive(error)
             tries = self.study.endpoint.attempts
             words = f"{error} (asked {tries} times)" if tries > 1 else str(error)
             answer, rest = self._each(job, finish_reason="error", error=words), []
@@ -220,12 +222,19 @@ class _Pool:
         seeds = self.study.cells[job.cell].seeds
         return [(at, Run("", Capture(seed=seeds[at], **fields))) for at in job.positions]
 
-    def _check_reachable(self, error: Temporary) -> None:
-        if self.study.facts.requests or not error.unreachable:
+    def _check_alive(self, error: Temporary) -> None:
+        if self.study.facts.requests:
             return
         self.given_up += 1
-        if self.given_up >= DEAD_AFTER:
-            raise ApiError(f"no server answers at {self.study.endpoint.url.split('?')[0]}: {error}")
+        url = self.study.endpoint.url.split("?")[0]
+        if error.unreachable and self.given_up >= DEAD_AFTER:
+            raise ApiError(f"no server answers at {url}: {error}")
+        # Requests under way at once may all have met the same short trouble.
+        if self.given_up >= max(DEAD_AFTER, self.study.endpoint.concurrent):
+            raise ApiError(
+                f"{url} gave no valid answer to the first {self.given_up} requests, the last "
+                f"time: {error}"
+            )
 
     async def _answer(self, session: aiohttp.ClientSession, job: _Job) -> tuple[Answer, list[int]]:
         """The runs of one answer, and the positions that it leaves to be asked for."""

@@ -205,12 +205,22 @@ async def _post_once(
             body = json.loads(raw)
             choices_of(body)
         except BrokenAnswer as error:
-            raise Temporary(endpoint.conceal(str(error))) from None
+            sent = _opening(raw, headers, endpoint)
+            raise Temporary(f"{endpoint.conceal(str(error))}; it sent {sent}") from None
         except (ValueError, RecursionError):
             # Brackets nested a hundred thousand deep are no answer either.
-            raise Temporary("the answer is no valid JSON") from None
+            sent = _opening(raw, headers, endpoint)
+            raise Temporary(f"the answer is no valid JSON; it sent {sent}") from None
         return body
     raise refusal(status, raw, headers, payload, endpoint, gate)
+
+
+def _opening(raw: bytes, headers: Mapping[str, str], endpoint: Endpoint) -> str:
+    """Content type and first words of an answer: a login page is known by them."""
+    kind = headers.get("Content-Type", "no content type").split(";")[0]
+    words = " ".join(raw[:10_000].decode("utf-8", "replace").split())
+    # Concealed before it is cut: half a key is a secret too.
+    return f"{endpoint.conceal(kind)}: {endpoint.conceal(words)[:200]}"
 
 
 def refusal(
