@@ -225,6 +225,29 @@ def test_waits_grow_and_retry_after_is_kept(monkeypatch):
         assert min(waits) >= 0.39
 
 
+@pytest.mark.parametrize(("asked", "said"), [("90", 1), ("59", 0), ("nan", 0)])
+def test_a_long_wait_is_said_once(asked, said, monkeypatch, caplog):
+    waits = []
+
+    async def sleep(self, seconds):
+        waits.append(seconds)
+        self.open_at = 0.0
+
+    monkeypatch.setattr(http.Gate, "sleep", sleep)
+
+    def reply(body, count):
+        return web.Response(status=429, headers={"Retry-After": asked}) if count <= 3 else None
+
+    cells = cells_of(items=2)
+    with FaultServer(reply=reply) as server, caplog.at_level(logging.WARNING):
+        found = draw(model(server, num_concurrent=1), cells)
+    assert {key: str(run) for key, run in found.items()} == expected(cells, 5)
+    words = [record.message for record in caplog.records if "asks to wait" in record.message]
+    assert len(words) == said
+    assert all("asks to wait 90 s" in one for one in words)
+    assert (max(waits) >= 59) == (asked != "nan")
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
 def test_a_refusal_stops_with_the_servers_words(status):
     key = "sk-a-secret-key"

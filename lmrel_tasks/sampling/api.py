@@ -81,6 +81,7 @@ def endpoint_of(lm: Any) -> Endpoint:
         concurrent=max(int(lm._concurrent), 1),
         verify=verify,
         on_retry=count,
+        say_once=facts.say_once,
     )
 
 

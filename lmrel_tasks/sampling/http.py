@@ -25,6 +25,8 @@ RETRIED = frozenset({408, 409, 425, 429})
 # Fields of the payload that a server may refuse without the study being wrong.
 ADAPTABLE = ("top_logprobs", "logprobs", "best_of", "n", "seed")
 LONGEST_RETRY_AFTER = 3600.0
+# Seconds of waiting that are said: a study that stands still looks like one that hangs.
+LONG_WAIT = 60.0
 
 
 class ApiError(RuntimeError):
@@ -91,6 +93,7 @@ class Endpoint:
         verify: certificate check, or the path of a CA file.
         backoff: waits between tries.
         on_retry: called once per retry.
+        say_once: told (subject, words) of what the user should know.
     """
 
     url: str
@@ -101,6 +104,7 @@ class Endpoint:
     verify: bool | str = True
     backoff: Backoff = field(default_factory=lambda: BACKOFF)
     on_retry: Callable[[], None] = lambda: None
+    say_once: Callable[[str, str], None] = lambda subject, words: None
 
     def session(self) -> aiohttp.ClientSession:
         """A session for the running loop; close it."""
@@ -238,6 +242,8 @@ def refusal(
     quota = code == "insufficient_quota"
     if (status in RETRIED or status >= 500) and not quota:
         seconds = retry_after(headers.get("Retry-After"))
+        if seconds > LONG_WAIT:
+            endpoint.say_once("wait", f"the server asks to wait {seconds:.0f} s ({said})")
         if status == 429 and seconds and gate is not None:
             gate.pause(seconds)
         return Temporary(f"the server answered {said}", seconds)
@@ -298,4 +304,5 @@ def retry_after(value: str | None) -> float:
             seconds = parsedate_to_datetime(value).timestamp() - time.time()
         except (TypeError, ValueError):
             return 0.0
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+    # What is no number ("nan") is no wait.
+    return min(seconds, LONGEST_RETRY_AFTER) if seconds > 0 else 0.0
