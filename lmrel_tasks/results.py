@@ -100,7 +100,13 @@ def _read(path: Path) -> Evaluation | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content.get("results"), dict):
             raise ValueError("it has no `results`")
-    except (ValueError, OSError, AttributeError) as error:
+        for field in ("config", "configs", "versions", "n-samples", "higher_is_better"):
+            if not isinstance(content.get(field, {}), dict):
+                raise ValueError(f"its `{field}` is no mapping")
+        for field in ("results", "configs", "n-samples"):
+            if not all(isinstance(one, dict) for one in content.get(field, {}).values()):
+                raise ValueError(f"an entry of its `{field}` is no mapping")
+    except (ValueError, OSError, AttributeError, RecursionError) as error:
         log.warning("%s: not a readable results file (%s); skipped", path, error)
         return None
     return Evaluation(path, match["date"] if match else path.stem, content)
@@ -116,7 +122,7 @@ def read_samples(path: Path) -> Iterator[dict[str, Any]]:
                 sample = json.loads(line)
                 if not isinstance(sample, dict):
                     raise ValueError("not an object")
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 log.warning("%s, line %d: %s; skipped", path, number, error)
                 continue
             yield sample

@@ -176,7 +176,8 @@ def _check_ranges(task: str, values: Mapping[str, Any]) -> None:
         rules = get_args(Rule)
         if stopping.get("rule") not in rules or set(stopping) - {"rule", "delta"}:
             refuse("stopping", f"must be {{rule: one of {', '.join(rules)}, delta: 0.05}}")
-        if not 0 < stopping.get("delta", 0.05) < 1:
+        delta = stopping.get("delta", 0.05)
+        if not isinstance(delta, (int, float)) or not 0 < delta < 1:
             refuse("stopping", "needs a delta between 0 and 1")
     if values.get("preset") is not None and values["preset"] not in PRESETS:
         refuse("preset", f"must be one of {', '.join(PRESETS)}")

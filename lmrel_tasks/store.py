@@ -60,8 +60,15 @@ class Store:
             StoreError: for a read-only folder, a full disk, a file that is damaged, is no store
                 or was written by a newer version.
         """
-        target = Path(path).expanduser()
-        if target.is_dir():
+        name = os.fspath(path)
+        if not name.strip() or name.startswith(":") or "\0" in name:
+            raise StoreError(f"store {name!r} is no path of a file")
+        try:
+            target = Path(path).expanduser()
+            folder = target.is_dir() or name.endswith(os.sep)
+        except (OSError, RuntimeError) as error:
+            raise StoreError(f"store {name}: {error}") from None
+        if folder:
             raise StoreError(f"store {target} is a folder; give the path of a file")
         if not create:
             return cls(target, open_for_reading(target), readonly=True)

@@ -73,6 +73,8 @@ def _model_name(identity: Any) -> str:
 def _day(moment: float | None) -> str:
     if moment is None:
         return "?"
+    if moment < 0:
+        return "1970"
     return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d %H:%M")
 
 
@@ -145,7 +147,11 @@ def _prune(path: str, args: argparse.Namespace) -> int:
     if not args.yes:
         what = f"of task {args.task}" if args.task else "of every task"
         when = f" stored before {_day(before)} UTC" if before is not None else ""
-        reply = input(f"delete all runs {what}{when} from {path}? [y/N] ")
+        try:
+            reply = input(f"delete all runs {what}{when} from {path}? [y/N] ")
+        except EOFError:
+            print("nothing was deleted: nobody is there to ask; say --yes", file=sys.stderr)
+            return 2
         if reply.strip().lower() not in ("y", "yes"):
             print("nothing was deleted")
             return 1

@@ -49,11 +49,12 @@ class ConfiguredTask(ConfigurableTask):
         metric_list = given.get("metric_list")
         if metric_list is not None:
             named = [one for one in metric_list if isinstance(one, Mapping)]
-            self._listed = {one.get("name", one.get("metric")) for one in named}
+            self._listed = {str(one.get("name", one.get("metric"))) for one in named}
             given["metric_list"] = [
                 row for one in metric_list for row in self._harness_entries(name, one)
             ]
         if given.get("filter_list") is not None:
+            check_filter_list(name, given["filter_list"])
             filters = with_correctness(name, given.get("metadata"), given["filter_list"])
             given["filter_list"] = self._with_embedder(filters)
         if given.get("generation_kwargs") is not None:
@@ -79,8 +80,9 @@ class ConfiguredTask(ConfigurableTask):
                 f"task {task}: metric_list needs entries with `metric:`, got {entry!r}"
             )
         name = entry["metric"]
-        stock = callable(name) or name not in METRICS or self._scores_itself
-        if stock:
+        if not isinstance(name, str) and not callable(name):
+            raise TypeError(f"task {task}: metric_list: `metric` must be a name, got {name!r}")
+        if self._is_stock(name):
             if not callable(name) and name not in metric_registry and "aggregation" not in entry:
                 try:
                     get_metric(name)
@@ -117,6 +119,10 @@ class ConfiguredTask(ConfigurableTask):
                 other["name"] = f"{entry.get('name', name)}{suffix}"
                 more += self._harness_entries(task, other)
         return shown_rows + more
+
+    def _is_stock(self, name: Any) -> bool:
+        """Whether an entry of that name is the harness's metric, or of the task's own scoring."""
+        return callable(name) or name not in METRICS or self._scores_itself
 
     def _row(self, task: str, shown: str, metric: Metric, higher: bool) -> dict[str, Any]:
         if shown in self.own:
@@ -273,6 +279,25 @@ class ConfiguredTask(ConfigurableTask):
                 f"but doc_to_choice has {len(choices)} choices"
             )
         return choices[target]
+
+
+def check_filter_list(task: str, filter_list: Any) -> None:
+    """Refuse what is no list of pipelines.
+
+    Raises:
+        TypeError, ValueError: naming the task and the entry.
+    """
+    shape = "[{name: none, filter: [{function: answer}]}]"
+    if not isinstance(filter_list, list):
+        raise TypeError(f"task {task}: filter_list must be a list like {shape}")
+    for number, pipeline in enumerate(filter_list):
+        where = f"task {task}: filter_list[{number}]"
+        steps = pipeline.get("filter") if isinstance(pipeline, Mapping) else None
+        if not isinstance(steps, list) or "name" not in pipeline:
+            raise ValueError(f"{where} needs `name` and a list `filter`, as in {shape}")
+        for step in steps:
+            if not isinstance(step, Mapping) or "function" not in step:
+                raise ValueError(f"{where}: each filter needs `function`, got {step!r}")
 
 
 _ENTRY_KEYS = frozenset({"metric", "name", "aggregation", "higher_is_better", "per_condition"})

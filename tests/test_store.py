@@ -398,3 +398,11 @@ def test_no_store_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("LMREL_CACHE", str(tmp_path))
     with pytest.raises(StoreError, match="no store"):
         run_cli("ls")
+
+
+@pytest.mark.parametrize("path", ["", "  ", ":memory:", "a\0b", "x" * 300, "newdir/"])
+def test_what_is_no_path_of_a_file_is_refused(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError):
+        Store.open(path)
+    assert list(tmp_path.iterdir()) == []
