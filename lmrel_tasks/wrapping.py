@@ -44,23 +44,27 @@ def added(config: Mapping[str, Any]) -> dict[str, Any]:
     return dict(given)
 
 
-def with_metrics(config: Mapping[str, Any], metrics: Sequence[Any]) -> list[dict[str, Any]]:
-    """The original's metrics, then ours; where both have a name, the original's counts."""
+def with_metrics(
+    config: Mapping[str, Any], metrics: Sequence[Any]
+) -> tuple[list[dict[str, Any]], set[str]]:
+    """The original's metrics, then ours; where both have a name, the original's counts.
+
+    Returns:
+        ``metric_list``, and the names in it that are ours.
+    """
     listed = config.get("metric_list")
     if listed is None:
         output_type = str(config.get("output_type", "generate_until"))
         listed = [{"metric": name} for name in DEFAULT_METRIC_REGISTRY[output_type]]
-    stock = []
-    for one in listed:
-        entry = dict(one)
-        if entry["metric"] in METRICS:
-            # Named as one of ours; with an aggregation it is the harness's.
+    stock = [dict(one) for one in listed]
+    for entry in stock:
+        if entry["metric"] in METRICS:  # the harness's has no such name, or another aggregation
             entry.setdefault("aggregation", "mean")
             entry.setdefault("higher_is_better", True)
-        stock.append(entry)
     taken = {entry["metric"] for entry in stock}
-    ours = [dict(one) if isinstance(one, Mapping) else {"metric": one} for one in metrics]
-    return stock + [entry for entry in ours if entry.get("name", entry["metric"]) not in taken]
+    given = [dict(one) if isinstance(one, Mapping) else {"metric": one} for one in metrics]
+    ours = [entry for entry in given if entry["metric"] not in taken]
+    return stock + ours, {entry["metric"] for entry in ours}
 
 
 def with_filters(
@@ -104,8 +108,11 @@ class WrappedTask(RepeatedTask):
             original = default_gen_kwargs(given.get("fewshot_delimiter", "\n\n"))
         given["generation_kwargs"] = {**original, **more.get("generation", {})}
         given["filter_list"] = with_filters(given, metrics, more.get("answer"))
-        given["metric_list"] = with_metrics(given, metrics)
+        given["metric_list"], self._added = with_metrics(given, metrics)
         super().__init__(given, **kwargs)
+
+    def _is_stock(self, name: Any) -> bool:
+        return callable(name) or name not in self._added
 
     def _stock_input(self, run: Run) -> Any:
         return [str(run)] if self._list_scored else str(run)
@@ -118,8 +125,11 @@ class WrappedOptions(OptionTask):
         given = dict(config or {})
         more = added(given)
         given.pop("wrap", None)
-        given["metric_list"] = with_metrics(given, more.get("metrics", ()))
+        given["metric_list"], self._added = with_metrics(given, more.get("metrics", ()))
         super().__init__(given, **kwargs)
+
+    def _is_stock(self, name: Any) -> bool:
+        return callable(name) or name not in self._added
 
 
 class LetterTask(RepeatedTask):

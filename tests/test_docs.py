@@ -72,6 +72,12 @@ def skipped(block: Block) -> str | None:
     return match[1] if match else None
 
 
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path, monkeypatch):
+    # `lmrel run` names a store for the whole process if nobody has.
+    monkeypatch.setenv("LMREL_STORE", str(tmp_path / "store.sqlite"))
+
+
 @pytest.fixture(scope="session")
 def workplace(tmp_path_factory, smollm_dir):
     """One store for all pages, so that what two pages sample alike is sampled once."""
