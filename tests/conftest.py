@@ -14,6 +14,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.fixture(autouse=True)
+def no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test draws from a store, or leaves runs in one, unless it names its own."""
+    monkeypatch.delenv("LMREL_STORE", raising=False)
+
+
 @pytest.fixture(scope="session")
 def smollm_dir() -> Path:
     """Folder with SmolLM2-135M-Instruct as float32 safetensors (downloaded on first use)."""

@@ -112,10 +112,10 @@ def test_choices(reply, n, choice):
 )
 def test_reading_takes_time_linear_in_the_reply(part):
     reply = part * (40_000 // len(part))
-    start = time.perf_counter()
+    start = time.process_time()
     parse_verdict(reply)
     parse_choice(reply, 3)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 @pytest.fixture

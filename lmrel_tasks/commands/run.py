@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from lmrel_tasks.commands.path import task_folder
 
@@ -27,19 +28,22 @@ def run(args: Sequence[str]) -> int:
     from lmrel_tasks.settings import STORE_VARIABLE
 
     lmrel_tasks.plugin.install()
-    include_tasks(task_folder())
-    os.environ.setdefault(STORE_VARIABLE, str(cache_folder() / "runs.sqlite"))
-    before = sys.argv
+    words, store = sys.argv, os.environ.get(STORE_VARIABLE)
     sys.argv = ["lm_eval", "run", *args]
+    os.environ[STORE_VARIABLE] = store or str(cache_folder() / "runs.sqlite")
     try:
-        cli_evaluate()
+        with tasks_included(task_folder()):
+            cli_evaluate()
     finally:
-        sys.argv = before
+        sys.argv = words
+        if store is None:
+            del os.environ[STORE_VARIABLE]
     return 0
 
 
-def include_tasks(folder: str) -> None:
-    """Let every task manager of this process include a folder besides those it is given."""
+@contextmanager
+def tasks_included(folder: str) -> Iterator[None]:
+    """Let every task manager made in a block include a folder besides those it is given."""
     from lm_eval.tasks import TaskManager
 
     stock = TaskManager.__init__
@@ -52,3 +56,7 @@ def include_tasks(folder: str) -> None:
         stock(self, *args, **kwargs)  # type: ignore[arg-type]
 
     TaskManager.__init__ = with_folder  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        TaskManager.__init__ = stock  # type: ignore[method-assign]
