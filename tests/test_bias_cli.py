@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes import evaluate
-from option_models import CONDITIONS, OptionLM, bias_task, panel_items
+from option_models import OptionLM, bias_task, panel_items
 from statsmodels.stats.multitest import multipletests
 
 from lmrel_tasks import paraphrasing
@@ -97,7 +97,8 @@ def test_sentences_say_what_the_numbers_mean(results, capsys, tmp_path):
     assert main(["bias", str(results), "--output", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "strong, edited, flip (m): above rewording: +50.0 points, 95 % CI" in shown
-    assert "strong, edited, mi (m): above rewording: " in shown
+    # Every original answer is yes, so labels carry no information that an edit could take.
+    assert "strong, edited, mi (m): indistinguishable from rewording" in shown
     assert "weak, edited, jsd (m): indistinguishable from rewording; 38 items find" in shown
     assert "p adjusted by holm over 8 tests" in shown
     written = json.loads((tmp_path / "bias.json").read_text())
@@ -157,9 +158,9 @@ def test_published_cells_through_task_results_and_report(tmp_path):
         write_results(evaluate(lm, tmp_path, f"cell{number}"), tmp_path / f"out{number}")
         options = Options(metrics=["flip"], preset="cfprompt", adjust="bonferroni")
         (row,) = bias_rows([str(tmp_path / f"out{number}")], options)
-        for key, value in cell.items():
-            if key in ("flip_target", "target", "flip_rate_target"):
-                assert row.targeted == pytest.approx(value, abs=1e-9)
+        assert row.targeted == pytest.approx(cell["fr_t"], abs=1e-9)
+        assert row.baseline == pytest.approx(cell["fr_b"], abs=1e-9)
+        assert row.p == pytest.approx(cell["p"], abs=0.02)
         assert row.n == len(answers["1"])
 
 
@@ -198,10 +199,8 @@ def test_a_task_for_an_own_file_runs(tmp_path, suffix, capsys):
     row = found["results"]["bias_my_cases"]
     assert row["flip_rate_targeted,none"] == 1
     assert row["acc@original,none"] == 0.5
-    assert (
-        lm.asked[0][0]
-        == f"{ROWS[0]['Case text']}\n\nQuestion: Refer {{{{this}}}} patient?\nAnswer:"
-    )
+    question = "Question: Refer {{this}} patient?"
+    assert lm.asked[0][0] == f"{ROWS[0]['Case text']}\n\n{question}\nAnswer:"
     assert main(command) == 2  # it never overwrites
     assert "--force" in capsys.readouterr().err
 
@@ -344,7 +343,3 @@ def test_the_bundled_vignettes_carry_their_edits():
         assert swapped.direction == (-1 if row["gender"] == "female" else 1)
         assert swap(swapped.text).text == row["vignette"]
         assert f"{row['age'] + 1}-year-old" in older(row["vignette"]).text
-
-
-def test_roles_of_the_shipped_conditions_are_those_of_the_design():
-    assert [one["role"] for one in CONDITIONS] == ["original", "targeted", "benign"]
