@@ -45,7 +45,7 @@ def load(kind: str, address: str) -> Any:
 
     return LocalCompletionsAPI(
         model="scripted", base_url=address, tokenized_requests=False, tokenizer_backend=None,
-        num_concurrent=3, max_retries=3,
+        num_concurrent=3, max_retries=5,
     )  # fmt: skip
 
 

@@ -47,5 +47,5 @@ def test_hf(smollm_dir, tmp_path):
 def test_api(n, tmp_path):
     from fault_server import FaultServer
 
-    with FaultServer(n=n, delay=0.03, faults={"500": 0.1, "reset": 0.1}) as server:
+    with FaultServer(n=n, delay=0.03, faults={"500": 0.05}) as server:
         assert all(same(study("api", server.url, tmp_path)))
