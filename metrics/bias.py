@@ -57,11 +57,18 @@ def _value(item: Item, measure: str, side: str, targeted: str | None, rules: Any
         return None
     base, clip = rules
     if side == "targeted":
-        return float(item_values(panel_of([one], "none"), measure, base=base, clip=clip)[0][0])
+        return float(
+            item_values(_alone(one, one.original[None]), measure, base=base, clip=clip)[0][0]
+        )
     if side not in one.baselines or np.isnan(one.baselines[side]).all():
         return None
-    values = item_values(panel_of([one], side), measure, base=base, clip=clip)[1]
+    asked = _alone(one, one.baselines[side])
+    values = item_values(asked, measure, base=base, clip=clip)[1]
     return float(np.nanmean(values))
+
+
+def _alone(one: Family, baseline: Floats) -> Panel:
+    return Panel((one.key,), one.original[None], one.targeted[None], baseline[None], None, 1, {})
 
 
 def _rules(preset: str, base: float | None) -> tuple[float, float | None]:
