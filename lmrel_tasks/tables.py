@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lmrel_tasks.markdown import plain
+
 
 @dataclass(frozen=True)
 class Table:
@@ -32,7 +34,7 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """Rows as mappings with plain JSON values; undefined numbers are None."""
         return [
-            {key: _plain(value) for key, value in zip(self.columns, row, strict=True)}
+            {key: plain(value) for key, value in zip(self.columns, row, strict=True)}
             for row in self.rows
         ]
 
@@ -101,12 +103,6 @@ def write_tables(tables: Iterable[Table], folder: str | Path, name: str) -> list
             )
         written.append(path)
     return written
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(value: Any) -> str:
