@@ -15,6 +15,7 @@ from email.utils import format_datetime
 
 import pytest
 from aiohttp import web
+from fakes import evaluate, write_task
 from fault_server import CONTENT_FAULTS, FAULTS, STATUS_FAULTS, FaultServer, distribution, text_of
 from lm_eval.models.api_models import JsonChatStr
 from lm_eval.models.openai_completions import (
@@ -628,3 +629,18 @@ def test_identical_texts_are_warned_about():
         found = draw(model(server), cells)
     texts = [[str(found[at, run]) for run in range(5)] for at in range(6)]
     assert identical_texts_warning(texts, 0.7) is not None
+
+
+def test_a_rerun_of_which_only_prompts_that_always_fail_are_left_ends_with_results(tmp_path):
+    calls = {"max_retries": 2, "num_concurrent": 4}
+    poisoned = {f"item {item}" for item in range(20, 30)}
+    items = [{"question": f"item {item}", "answer": "x"} for item in range(30)]
+    lmrel = {"store": str(tmp_path / "runs.sqlite"), "max_missing": 0.5}
+    write_task(tmp_path, "poisoned", items, repeats=4, metadata={"version": 1, "lmrel": lmrel})
+    with FaultServer(bad_prompts=tuple(poisoned)) as server:
+        first = evaluate(model(server, **calls), tmp_path, "poisoned")
+        asked = len(server.requests)
+        again = evaluate(model(server, **calls), tmp_path, "poisoned")
+        prompts = {request["prompt"] for request in server.requests[asked:]}
+    assert prompts == poisoned
+    assert again["results"] == first["results"]

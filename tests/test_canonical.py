@@ -46,6 +46,17 @@ def test_case(row):
     assert canonical(row["raw"], row["kind"], row.get("choices")) == row["answer"]
 
 
+@pytest.mark.parametrize("form", ["{}", "{}.", "Answer: {}", "The answer is {}.", "**{}**"])
+def test_an_answer_in_the_words_of_an_option_is_that_option(form):
+    files = sorted((DATA / "hub" / "cais" / "mmlu").rglob("*.jsonl"))
+    items = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    assert len(items) > 50
+    for choices in (item["choices"] for item in items):
+        for option in set(choices) if len(set(choices)) == len(choices) else ():
+            letter = "ABCD"[choices.index(option)]
+            assert canonical(form.format(option.rstrip(".")), "mcq", choices) == letter
+
+
 def test_every_kind_has_a_table():
     least = {"numeric": 60, "mcq": 50, "text": 25, "code": 20, "label": 20}
     counts = Counter(row["kind"] for row in CASES)
@@ -99,7 +110,7 @@ ANY_TEXT = st.one_of(
 @settings(
     max_examples=1500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
-@given(ANY_TEXT, st.sampled_from(KINDS), st.booleans())
+@given(ANY_TEXT, st.sampled_from([*KINDS, "diagnosis"]), st.booleans())
 def test_canonical_of_canonical_is_itself(raw, kind, with_choices):
     choices = CHOICES if with_choices or kind == "label" else None
     answer = canonical(raw, kind, choices)

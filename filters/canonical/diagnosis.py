@@ -59,11 +59,13 @@ def diagnosis(raw: str) -> str:
 
 
 def _comparable(text: str) -> str:
-    end = _END.search(text)
-    span = (text[: end.start()] if end else text)[:MAX_LENGTH].strip(" *_\"'.,:")
-    previous = None
+    # Each step can bring work for another to light: again until nothing changes.
+    previous, span = None, text
     while span != previous:
         previous = span
+        end = _END.search(span)
+        span = (span[: end.start()] if end else span)[:MAX_LENGTH].strip(" *_\"'.,:")
         span = _POSTERIOR.sub("", span) or span
         span = _ABBREVIATION.sub("", span) or span
-    return normalise(span)
+        span = normalise(span)
+    return span

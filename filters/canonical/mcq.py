@@ -60,6 +60,14 @@ def _by_words(options: Options | None, span: str) -> str | None:
     return chr(ord("A") + option) if option >= 0 else ""
 
 
+def _whole(options: Options | None, span: str) -> str | None:
+    """The letter of the option whose words are the whole of a span; a bare letter is no words."""
+    if options is None or len(span.strip("*_()[]{}.:\"' ")) == 1 and any(map(str.isalpha, span)):
+        return None
+    option = exact(options, span)
+    return chr(ord("A") + option) if option >= 0 else None
+
+
 def mcq(raw: str, choices: Sequence[str] | None = None) -> str:
     """Letter chosen by an output; '' if none or several, "refusal" if it declines.
 
@@ -88,10 +96,9 @@ def read(raw: str, key: tuple[str, ...] | None, allowed: str) -> str:
         text = plain(text)
     if not text:
         return ""
-    if options is not None:
-        whole = exact(options, text)
-        if whole >= 0:
-            return chr(ord("A") + whole)
+    whole = _whole(options, text)
+    if whole is not None:
+        return whole
     found = marks.find_letters(text, allowed)
     stated = _stated(text, find_cues(text), found, options, allowed)
     if stated is not None:
@@ -121,6 +128,9 @@ def _stated(
             break
         inside = [letter for letter in found if cue.start <= letter.start < cue.end]
         span = text[cue.start : cue.end]
+        whole = _whole(options, span)
+        if whole is not None:
+            return whole
         lowered = marks.lower_case(span, cue.start, allowed)
         value = _one(inside or lowered, text)
         if value is None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lmrel_tasks.filters.canonical.common import nfc, tidy
 from lmrel_tasks.filters.canonical.text import normalise
 
-_PREFIX = re.compile(r"\s*(?:\(?[A-Z]\)|[A-Z][.:])\s+(?=\S)")
+_PREFIX = re.compile(r"\s*(?:\(?([A-Z])\)|([A-Z])[.:])\s+(?=\S)")
 _NONE = re.compile(
     r"(?:it is |it's )?(?:none|neither)(?: (?:of|is|are)(?: the| them| these| those)?"
     r"(?: (?:above|these|those|them|options?|choices?|answers?|given|listed|following|provided|"
@@ -74,7 +74,7 @@ def is_none_of_these(raw: str) -> bool:
 @lru_cache(maxsize=4096)
 def compile_options(choices: tuple[str, ...]) -> Options:
     """Look-up for a tuple of option texts; of equal texts the first counts."""
-    texts = tuple(normalise(tidy(_PREFIX.sub("", choice, count=1))) for choice in choices)
+    texts = tuple(normalise(tidy(choice)) for choice in _without_letters(choices))
     index: dict[str, int] = {}
     for position, option in enumerate(texts):
         if option:
@@ -89,6 +89,18 @@ def compile_options(choices: tuple[str, ...]) -> Options:
             + r")(?![\w+]|-\w)"
         )
     return Options(texts, index, pattern, none)
+
+
+def _without_letters(choices: tuple[str, ...]) -> list[str]:
+    """The option texts without "A) ", "B. "... where each option bears its own letter."""
+    prefixes = [_PREFIX.match(choice) for choice in choices]
+    letters = [prefix and (prefix[1] or prefix[2]) for prefix in prefixes]
+    if letters != [chr(ord("A") + at) for at in range(len(choices))]:
+        # "E. coli" bears none.
+        return list(choices)
+    return [
+        choice[prefix.end() :] for choice, prefix in zip(choices, prefixes, strict=True) if prefix
+    ]
 
 
 def exact(options: Options, text: str) -> int:

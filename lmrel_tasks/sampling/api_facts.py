@@ -28,6 +28,7 @@ class ServerFacts:
         choices_differ: True once the choices of one answer were seen to differ.
         probes: times a request with identical choices was checked and found honest.
         requests: requests answered.
+        answered_before: True where an earlier run of the study got answers, which the store has.
         retries: requests sent again.
         runs: runs received.
         tokens: generated tokens, as the server counted them.
@@ -39,6 +40,7 @@ class ServerFacts:
     choices_differ: bool = False
     probes: int = 0
     requests: int = 0
+    answered_before: bool = False
     retries: int = 0
     runs: int = 0
     tokens: int = 0

@@ -40,6 +40,9 @@ MOST_WAITING = 1000
 ENOUGH_PROBES = 3
 # Requests given up in a row, without one valid answer ever, before the address is called dead.
 DEAD_AFTER = 5
+# The same where earlier runs are in the store: what is left may be just the prompts that always
+# fail, and they are missing runs, no reason to end without results.
+DEAD_AFTER_ANSWERS = 200
 
 
 @dataclass(frozen=True)
@@ -230,7 +233,8 @@ class _Pool:
         if error.unreachable and self.given_up >= DEAD_AFTER:
             raise ApiError(f"no server answers at {url}: {error}")
         # Requests under way at once may all have met the same short trouble.
-        if self.given_up >= max(DEAD_AFTER, self.study.endpoint.concurrent):
+        patience = DEAD_AFTER_ANSWERS if self.study.facts.answered_before else DEAD_AFTER
+        if self.given_up >= max(patience, self.study.endpoint.concurrent):
             raise ApiError(
                 f"{url} gave no valid answer to the first {self.given_up} requests, the last "
                 f"time: {error}"

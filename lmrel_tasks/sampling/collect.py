@@ -231,6 +231,8 @@ def _draw(lm: Any, cells: Sequence[Progress], shelf: Shelf) -> Iterator[Run]:
         for one, indices in asked:
             kept = shelf.kept(one, indices)
             one.runs.update(kept)
+            if any(not run.missing for run in kept.values()):
+                server_facts(lm).answered_before = True
             yield from kept.values()
         short = [
             (one, left) for one, all_ in asked if (left := [i for i in all_ if i not in one.runs])
