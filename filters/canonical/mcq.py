@@ -10,6 +10,7 @@ are no letters. If letter and words disagree, the letter counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lmrel_tasks.filters.canonical import letters as marks
@@ -29,6 +30,7 @@ from lmrel_tasks.filters.canonical.refusal import REFUSAL, find_refusal, goes_on
 
 LETTERS = "ABCDEFGHIJ"
 _MAX_CHOICES = 26
+_BARE_LETTER = re.compile(r"\W*[^\W\d_]\W*")
 
 
 def _allowed(choices: tuple[str, ...] | None) -> str:
@@ -62,7 +64,7 @@ def _by_words(options: Options | None, span: str) -> str | None:
 
 def _whole(options: Options | None, span: str) -> str | None:
     """The letter of the option whose words are the whole of a span; a bare letter is no words."""
-    if options is None or len(span.strip("*_()[]{}.:\"' ")) == 1 and any(map(str.isalpha, span)):
+    if options is None or _BARE_LETTER.fullmatch(span):
         return None
     option = exact(options, span)
     return chr(ord("A") + option) if option >= 0 else None
