@@ -8,6 +8,7 @@ A condition has a ``role`` and, unless it asks the text as it is, one source of 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -207,6 +208,14 @@ class Editor:
         if not math.isnan(fraction):
             known["edit_fraction"] = fraction
         return known
+
+    def without_baseline(self) -> dict[str, Counter[str]]:
+        """Benign condition -> why items that were looked at have no text under it, and how many."""
+        found: dict[str, Counter[str]] = {}
+        for (_, name), made in self._made.items():
+            if self.edits[name].role == "benign" and made.applicable and made.reason:
+                found.setdefault(name, Counter())[made.reason] += 1
+        return found
 
     def target_of(self, edit: Edit) -> str | None:
         """The targeted condition that a benign one is matched to."""

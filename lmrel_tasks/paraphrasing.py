@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -105,10 +106,11 @@ def lexical(
         return Paraphrases((), (), ("the targeted edit changes no token: nothing to match",), 0)
     terms = targeted_terms(text, targeted)
     found = Search(text, targeted, tokenize, matching, count)
-    for turn in range(LEXICAL_SEEDS):
+    # Discourse markers only where nothing smaller will do.
+    for openings, turn in itertools.product((False, True), range(LEXICAL_SEEDS)):
         candidates = lexical_paraphrase(
             text, tokenize, target_edits=first.target_edits,
-            seed=seed * LEXICAL_SEEDS + turn, protected=terms,
+            seed=seed * LEXICAL_SEEDS + turn, protected=terms, openings=openings,
         )  # fmt: skip
         if found.take(candidates):
             break

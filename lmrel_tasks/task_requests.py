@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -14,6 +15,8 @@ from lmrel_tasks.option_order import rearranged
 from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
 from lmrel_tasks.task_setup import ConfiguredTask, options_for
 from lmrel_tasks.variants import original, with_field
+
+log = logging.getLogger(__name__)
 
 
 class AskingTask(ConfiguredTask):
@@ -30,6 +33,16 @@ class AskingTask(ConfiguredTask):
             if isinstance(request, SampleRequest):
                 place = request.doc_id or 0
                 self._plan(request, copies.get(chosen[place] if chosen else place, 1))
+        self._warn_of_items_without_baseline()
+
+    def _warn_of_items_without_baseline(self) -> None:
+        for name, reasons in self.editor.without_baseline().items():
+            reason, count = reasons.most_common(1)[0]
+            log.warning(
+                "task %s: %d items have no text under condition %s and are left out of its tests; "
+                "%d times because: %s",
+                self.config.task, reasons.total(), name, count, reason,
+            )  # fmt: skip
 
     def _copies(self) -> dict[int, int]:
         """For documents that stand in the data before: their place, and the how-manieth they are.

@@ -71,6 +71,13 @@ def test_each_condition_asks_every_option_in_full_once(tmp_path):
     json.dumps(found["results"], allow_nan=False)
 
 
+def test_items_without_a_rewording_are_told_with_the_reason(tmp_path, caplog):
+    bias_task(tmp_path, [{"text": MAN}, {"text": "HIS KEYS"}], ["jsd_excess"], conditions=MADE)
+    evaluate(OptionLM(by_length), tmp_path, "t")
+    assert "task t: 1 items have no text under condition reworded" in caplog.text
+    assert "nothing in the text can be reworded" in caplog.text
+
+
 def test_paraphrase_is_as_large_as_the_edit_and_keeps_its_words(tmp_path):
     metrics = ["edit_fraction_targeted", "edit_fraction_benign", "benign_missing_rate"]
     bias_task(tmp_path, [{"text": MAN}], metrics, conditions=MADE)

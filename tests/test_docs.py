@@ -35,6 +35,8 @@ FEW = {
 }
 DEMO_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
+# Of these, `bash` and `python` are run. Anything else could hide a command.
+LANGUAGES = {"bash", "python", "yaml", "json", "csv"}
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
@@ -143,6 +145,7 @@ def _look_in_few_folders(monkeypatch):
 @pytest.mark.parametrize("page", PAGES)
 def test_what_is_not_run_gives_its_reason_and_names_flags_that_exist(page):
     for block in blocks(page):
+        assert block.language in LANGUAGES, f"{page}: unknown language {block.language}"
         if block.language != "bash":
             continue
         reason = skipped(block)

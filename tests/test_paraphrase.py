@@ -226,6 +226,36 @@ def test_protected_words_stay():
             assert word in candidate
 
 
+@pytest.mark.parametrize(
+    ("text", "opened"),
+    [
+        ("He lost his keys.", "Indeed, he lost his keys."),
+        ("Mrs. Ito lost her keys.", "In short, Mrs. Ito lost her keys."),
+        ("John Smith lost his keys.", "Briefly, John Smith lost his keys."),
+        ("I lost my keys.", "To begin with, I lost my keys."),
+        ("She works. She rests.", "She works. Also, she rests."),
+    ],
+)
+def test_a_sentence_may_open_with_a_marker(text, opened):
+    found = [r for r in rewrites(text, openings=True) if r.kind == "opening"]
+    assert opened in {text[: r.start] + r.text + text[r.end :] for r in found}
+    assert all(r.kind != "opening" for r in rewrites(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Keys were lost.", "Chest pain began.", "lost keys", "1999 was dry.", "", "HE LOST IT"],
+)
+def test_what_may_be_a_name_or_no_sentence_takes_no_marker(text):
+    assert not [r for r in rewrites(text, openings=True) if r.kind == "opening"]
+
+
+def test_no_marker_on_a_sentence_that_leans_on_the_one_before():
+    text = "She works. This helps. However, she rests. It rains. No one came."
+    found = [r.start for r in rewrites(text, openings=True) if r.kind == "opening"]
+    assert set(found) == {0}
+
+
 # One sentence, one rewrite that must be among its rewrites.
 OFFERED = [
     ("I've a cough.", "I have a cough."),

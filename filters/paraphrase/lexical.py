@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from lmrel_tasks.filters.paraphrase.checks import Tokenize, edit_distance
+from lmrel_tasks.filters.paraphrase.openings import opening_rewrites
 from lmrel_tasks.filters.paraphrase.reorder import reorder_rewrites
 from lmrel_tasks.filters.paraphrase.rewrite import Rewrite, phrase_rewrites
 from lmrel_tasks.filters.paraphrase.synonyms import synonym_rewrites
@@ -29,8 +30,8 @@ def _protected_terms() -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{terms})(?!\w)", re.IGNORECASE)
 
 
-def rewrites(text: str, protected: Iterable[str] = ()) -> list[Rewrite]:
-    """Every single rewrite that ``text`` allows, by place.
+def rewrites(text: str, protected: Iterable[str] = (), openings: bool = False) -> list[Rewrite]:
+    """Every single rewrite that ``text`` allows, by place; discourse markers with ``openings``.
 
     Code, addresses, headings ("Age:"), clinical phrases and the words in ``protected`` stay.
     """
@@ -40,7 +41,10 @@ def rewrites(text: str, protected: Iterable[str] = ()) -> list[Rewrite]:
     words = [re.escape(w) for w in protected if w.strip()]
     kept = re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", re.IGNORECASE) if words else None
     found = []
-    for rewrite in (*phrase_rewrites(text), *synonym_rewrites(text), *reorder_rewrites(text)):
+    every = [*phrase_rewrites(text), *synonym_rewrites(text), *reorder_rewrites(text)]
+    if openings:
+        every += opening_rewrites(text)
+    for rewrite in every:
         old = text[rewrite.start : rewrite.end]
         # A pair may be turned round a protected word, as long as the word survives.
         touches = kept and kept.findall(old.lower()) != kept.findall(rewrite.text.lower())
@@ -78,6 +82,7 @@ def lexical_paraphrase(
     seed: int = 0,
     protected: Iterable[str] = (),
     candidates: int = 8,
+    openings: bool = False,
 ) -> list[str]:
     """Reword ``text`` by as near as possible to a wanted number of token edits.
 
@@ -92,6 +97,8 @@ def lexical_paraphrase(
         seed: the same seed gives the same candidates.
         protected: words not to touch, such as those of the targeted edit.
         candidates: at most so many are returned.
+        openings: also put discourse markers ("In short, ...") in front of sentences; they change
+            more than other rewrites do, but nearly every text allows them.
 
     Returns:
         Distinct texts other than ``text``, nearest to the target first; empty when nothing in the
@@ -102,7 +109,8 @@ def lexical_paraphrase(
     """
     ids = tokenize(text)
     target = _wanted(target_edits, target_fraction, len(ids))
-    costs = {r: edit_distance(ids, tokenize(_apply(text, [r]))) for r in rewrites(text, protected)}
+    possible = rewrites(text, protected, openings)
+    costs = {r: edit_distance(ids, tokenize(_apply(text, [r]))) for r in possible}
     options = [r for r, cost in costs.items() if 0 < cost <= target + 1]
     rng = random.Random(seed)
     found: dict[str, int] = {}
