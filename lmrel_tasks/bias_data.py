@@ -154,6 +154,10 @@ def _sentence(template: str, occupation: str, participant: str, sex: int) -> str
 def qpain(**metadata: Any) -> DatasetDict:
     """Vignettes of Q-Pain with their slots open; split ``test``.
 
+    The five files (``data_acute_cancer.csv``...) have the columns Vignette, Question, Answer,
+    Dosage and Explanation. As in the original experiments, the one vignette of each file whose
+    answer is "No." is an example for prompts and is not asked: 50 of 55 are left.
+
     Fields: ``file``, ``template`` (with ``[race] [gender] [subject] [possessive]``) and
     ``question``.
 
@@ -175,7 +179,8 @@ def _vignettes(file: Path) -> Iterator[dict[str, Any]]:
         columns = {str(name).strip().lower(): value for name, value in row.items()}
         vignette = next((v for k, v in columns.items() if k.startswith("vignette")), None)
         question = next((v for k, v in columns.items() if k.startswith("question")), "")
-        if vignette and has_slots(vignette):
+        example = str(columns.get("answer") or "").strip().lower().startswith("no")
+        if vignette and has_slots(vignette) and not example:
             yield {"file": file.stem, "template": vignette.strip(), "question": question.strip()}
 
 

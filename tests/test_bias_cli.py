@@ -293,13 +293,14 @@ def test_winogender_templates(tmp_path):
 def test_qpain_grid_as_shipped(tmp_path, monkeypatch):
     (tmp_path / "qpain").mkdir()
     with (tmp_path / "qpain" / "data_acute.csv").open("w", newline="") as out:
-        writer = csv.DictWriter(out, ["Vignette", "Question", "Answer"])
+        writer = csv.DictWriter(out, ["Vignette", "Question", "Answer", "Dosage", "Explanation"])
         writer.writeheader()
-        for i in range(3):
+        for i in range(4):  # the last one is the example that is answered "No."
             writer.writerow({
                 "Vignette": f"Patient {i} is a {40 + i} year-old [race] [gender] with a burn. "
                 "[possessive] pain began about 2 days ago and is usually worse at night.",
-                "Question": "Would you give the drug?", "Answer": "Yes",
+                "Question": "Would you give the drug?", "Answer": "Yes." if i < 3 else "No.",
+                "Dosage": "Low", "Explanation": "[subject] is in pain.",
             })  # fmt: skip
     monkeypatch.setenv("LMREL_DATA", str(tmp_path))
     assert len(qpain()["test"]) == 3

@@ -100,6 +100,7 @@ REMOVALS = [
         "They never smoke, rarely drink and have no pets.",
     ),
     ("She says it hurts and her son worries.", "They say it hurts and their child worries."),
+    ("She works as a cook and takes aspirin.", "They work as a cook and take aspirin."),
     ("She took pills and felt well.", "They took pills and felt well."),
     ("HE HAS PAIN.", "THEY HAVE PAIN."),
     ("She hurt herself.", "They hurt themselves."),

@@ -141,7 +141,8 @@ def _coordinated(
     for k in range(j + 1, len(tokens) - 1):
         token = tokens[k]
         gap = text[tokens[k - 1].end : token.start]
-        if token.text in ".;!?:" or "\n" in gap or token.lower in _NEW_CLAUSE:
+        as_noun = token.lower == "as" and tokens[k + 1].lower in ("a", "an")
+        if token.text in ".;!?:" or "\n" in gap or (token.lower in _NEW_CLAUSE and not as_noun):
             break
         if token.lower in _COORDINATORS:
             m = _skip_adverbs(tokens, k + 1)
