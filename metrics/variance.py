@@ -187,7 +187,10 @@ def _anova(sums: _ItemSums, weights: FloatArray) -> FloatArray:
     square_item = from_items - grand - (items - 1) * run
     if n.shape[1] == 1:
         missing = np.full_like(run, np.nan)
-        return np.stack([square_item / (runs - g_item), missing, missing, run])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # A resample that holds one item only says nothing of items: NaN.
+            item = square_item / (runs - g_item)
+        return np.stack([item, missing, missing, run])
     conditions = filled_conditions.sum(axis=1)
     square_condition = from_conditions - grand - (conditions - 1) * run
     square_cell = (

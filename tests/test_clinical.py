@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from chat_server import chat_server
 from fakes import ScriptedLM, evaluate
 
 from lmrel_tasks.clinical import asks_diagnosis, clinical_cases, opened, with_correctness
@@ -160,6 +161,37 @@ def test_own_cases_and_correctness_by_embedding(monkeypatch, tmp_path, quick_emb
     row = run(name, ScriptedLM(answer), monkeypatch, metadata=config)["results"][name]
     assert row["acc,embedding"] == 1
     assert not [key for key in row if key.endswith(",canonical")]
+
+
+def test_correctness_by_a_judge(monkeypatch, tmp_path, quick_embedder) -> None:
+    own = tmp_path / "own.jsonl"
+    cases = [
+        {"id": 1, "case": "Red toe, crystals.", "diagnosis": "Gout"},
+        {"id": 2, "case": "Bleeding gums.", "diagnosis": "Scurvy"},
+    ]
+    own.write_text("".join(json.dumps(row) + "\n" for row in cases), encoding="utf-8")
+    said = {0: "Diagnosis: gouty arthritis", 1: "Diagnosis: vitamin c deficiency"}
+
+    def answer(prompt: str, index: int) -> str:
+        return said[index % 2]
+
+    def reply(text: str) -> str:
+        # The one candidate is the right diagnosis; the judge knows both pairs of names.
+        pairs = [("gout\n", "gouty arthritis"), ("scurvy\n", "vitamin c deficiency")]
+        return "1" if any(a in text.lower() and b in text.lower() for a, b in pairs) else "0"
+
+    name = "lmrel_clinical_cases_bayesian"
+    monkeypatch.setenv("LMREL_STORE", str(tmp_path / "store.sqlite"))
+    with chat_server() as server:
+        server.reply = reply
+        config = {"cases": str(own), "correctness": "judge", "judge": server.url}
+        config["judge_model"] = "m"
+        row = run(name, ScriptedLM(answer), monkeypatch, metadata=config)["results"][name]
+        asked = len(server.requests)
+        again = run(name, ScriptedLM(answer), monkeypatch, metadata=config)["results"][name]
+        assert len(server.requests) == asked > 0
+    # Each case gets one of the two answers right, in half of its runs.
+    assert row["acc,judge"] == again["acc,judge"] == 0.5
 
 
 @pytest.mark.parametrize(

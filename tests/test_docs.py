@@ -15,6 +15,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import lm_eval.tasks
 import pytest
@@ -35,9 +36,9 @@ FEW = {
 }
 DEMO_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
-# Of these, `bash` and `python` are run. Anything else could hide a command.
-LANGUAGES = {"bash", "python", "yaml", "json", "csv"}
-PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+# Of these, `bash` and `python` are run; without a language stands what a command prints.
+LANGUAGES = {"bash", "python", "yaml", "json", "csv", ""}
+PAGES = ["../README.md", *sorted(path.name for path in DOCS.glob("*.md"))]
 BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -59,7 +60,7 @@ def blocks(page: str) -> list[Block]:
 
 def commands(block: Block) -> list[tuple[list[str], int]]:
     """Words of each command and the exit status that its comment announces."""
-    lines = block.text.replace("\\\n", " ").splitlines()
+    lines = block.text.replace("\\\n", " ").replace(" && ", "\n").splitlines()
     found = []
     for line in lines:
         status = re.search(r"# exit status (\d)", line)
@@ -106,11 +107,13 @@ def test_commands_of(page, workplace, tmp_path, monkeypatch):
 
 
 def _run(words: list[str]) -> int:
-    while "=" in words[0] and not words[0].startswith("-"):  # NAME=value in front of a command
-        name, _, value = words.pop(0).partition("=")
-        os.environ[name] = value
+    variables, words = _split(words)
     before, manager = sys.argv, TaskManager.__init__
-    with no_environment_report(), contextlib.redirect_stdout(io.StringIO()) as shown:
+    with (
+        patch.dict(os.environ, variables),
+        no_environment_report(),
+        contextlib.redirect_stdout(io.StringIO()) as shown,
+    ):
         try:
             if words[0] == "lmrel":
                 status = main(words[1:])
@@ -133,6 +136,12 @@ def _run(words: list[str]) -> int:
     return status
 
 
+def _split(words):
+    """The variables set in front of a command, and the command."""
+    count = next(at for at, word in enumerate(words) if not re.match(r"[A-Z_]+=", word))
+    return dict(word.split("=", 1) for word in words[:count]), words[count:]
+
+
 def _look_in_few_folders(monkeypatch):
     stock = TaskIndex.build
 
@@ -150,7 +159,8 @@ def test_what_is_not_run_gives_its_reason_and_names_flags_that_exist(page):
             continue
         reason = skipped(block)
         assert reason is None or len(reason) > 10, f"{page}: why is this not run? {block.text}"
-        for words, _ in commands(block):
+        for line, _ in commands(block):
+            words = _split(line)[1]
             known = _known_flags(words)
             if known is None:
                 assert reason, f"{page}: {words[0]} is not run, so say why"
@@ -185,9 +195,9 @@ def _flags(command, cache={}):  # noqa: B006
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)", text):
-        assert target.startswith("http") or (DOCS / target).exists(), f"{page}: {target}"
+    path = DOCS / page
+    for target in re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8")):
+        assert target.startswith("http") or (path.parent / target).exists(), f"{page}: {target}"
 
 
 def test_the_reference_has_every_metric():

@@ -2,11 +2,10 @@
 
 import json
 import math
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from chat_server import chat_server
 from fakes import ScriptedLM
 from sklearn.metrics import cohen_kappa_score
 
@@ -120,34 +119,8 @@ def test_reading_takes_time_linear_in_the_reply(part):
 
 @pytest.fixture
 def server():
-    """A chat endpoint that answers by a function of the prompt, and records what it got."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            httpd.requests.append((self.path, payload, self.headers.get("Authorization")))
-            reply = httpd.reply(payload["messages"][-1]["content"])
-            message = {"role": "assistant", "content": reply}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            body = json.dumps({"choices": [choice]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args):
-            return
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    httpd.requests, httpd.reply = [], lambda text: "CORRECT"
-    httpd.url = f"http://127.0.0.1:{httpd.server_port}/v1"
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    yield httpd
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
+    with chat_server() as found:
+        yield found
 
 
 def test_endpoint_is_asked_greedily_and_once(server, tmp_path, monkeypatch):

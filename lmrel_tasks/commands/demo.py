@@ -19,6 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", default="out", metavar="DIR", help="results go here (out)")
     parser.add_argument("--limit", type=int, metavar="N", help="first N items of each task only")
+    parser.add_argument("--seed", type=int, metavar="SEED", help="of the draws, as in lm_eval")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
     ]  # fmt: skip
     if args.limit:
         command += ["--limit", str(args.limit)]
+    if args.seed is not None:
+        command += ["--seed", str(args.seed)]
     run_harness(command)
     new = sorted(set(_results(args.output)) - started)
     if not new:
