@@ -123,7 +123,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if delimiter is None:
         if path.suffix.lower() not in (".jsonl", ".json"):
             raise ValueError(f"{path}: give a .csv, .tsv or .jsonl file")
-        return read_jsonl(path.read_text(encoding="utf-8-sig"), str(path))
+        return read_jsonl(path)
     with path.open(encoding="utf-8-sig", newline="") as lines:
         rows = list(csv.DictReader(lines, delimiter=delimiter))
     for number, row in enumerate(rows, start=1):

@@ -41,7 +41,7 @@ def clinical_cases(cases: str | None = None, **_: Any) -> DatasetDict:
     path = Path(cases)
     if not path.is_file():
         raise FileNotFoundError(f"--metadata cases={cases}: no such file")
-    rows, seen = read_jsonl(path.read_text(encoding="utf-8"), str(path)), set()
+    rows, seen = read_jsonl(path), set()
     for number, row in enumerate(rows, start=1):
         where = f"{path}, item {number}"
         for field in ("id", "case", "diagnosis"):

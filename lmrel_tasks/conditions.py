@@ -96,6 +96,10 @@ def _read(task: str, number: int, declared: Any, text: str | None) -> ConditionS
     order = declared.get("option_order")
     if isinstance(order, str) and order != REVERSED:
         raise ValueError(f"{where} ({name}): option_order is {REVERSED!r} or a seed, not {order!r}")
+    for key in ("doc_to_text", "gen_prefix", "target_delimiter"):
+        given = declared.get(key, "")
+        if not isinstance(given, str) and not callable(given):
+            raise TypeError(f"{where} ({name}): {key} must be a text, not {given!r}")
     if (declared.get("num_fewshot") or 0) < 0:
         raise ValueError(f"{where} ({name}): num_fewshot must not be negative")
     return ConditionSpec(

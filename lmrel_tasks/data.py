@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from datasets import Dataset, DatasetDict
+
+
+class _Readable(Protocol):
+    def read_text(self, encoding: str) -> str: ...
 
 
 def bundled(file: str, **_: Any) -> DatasetDict:
@@ -17,17 +21,27 @@ def bundled(file: str, **_: Any) -> DatasetDict:
     metadata too, which is ignored.
     """
     source = files("lmrel_tasks.task_configs").joinpath(file)
-    return split_rows(read_jsonl(source.read_text(encoding="utf-8"), str(file)))
+    return split_rows(read_jsonl(source, str(file)))
 
 
-def read_jsonl(text: str, name: str) -> list[dict[str, Any]]:
-    """The objects of a JSONL text.
+def read_jsonl(file: _Readable, name: str | None = None) -> list[dict[str, Any]]:
+    """The objects of a JSONL file.
+
+    Args:
+        file: a path, or a file of the package.
+        name: what to call it in messages; its path if None.
 
     Raises:
         ValueError: naming the file and the line that is not a JSON object.
     """
+    name = name or str(file)
+    try:
+        text = file.read_text(encoding="utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}: no text in UTF-8 ({error}); save it as UTF-8") from None
     rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Not splitlines(): it also ends lines at characters that JSON allows within a text.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:

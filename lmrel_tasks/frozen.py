@@ -56,7 +56,7 @@ def frozen_text(path: Path, item: str, number: int, targeted: str | None) -> Map
 @lru_cache(maxsize=8)
 def _records(path: Path, _changed: int) -> dict[tuple[str, int, str | None], Mapping[str, Any]]:
     found: dict[tuple[str, int, str | None], Mapping[str, Any]] = {}
-    for row in read_jsonl(path.read_text(encoding="utf-8"), str(path)):
+    for row in read_jsonl(path):
         if "kind" in row:  # the heading that says how the file was made
             continue
         text = row.get("text", "")

@@ -96,6 +96,8 @@ def read_gate(path: str | Path) -> list[GateCondition]:
     """
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: no text in UTF-8 ({error}); save it as UTF-8") from None
     except yaml.YAMLError as error:
         raise ValueError(
             f'{path}: not readable as YAML ({error}); put conditions in quotes: acc: ">= 0.9"'

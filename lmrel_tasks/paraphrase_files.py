@@ -83,7 +83,12 @@ class BaselineFile:
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):  # a line that a kill cut short
             os.truncate(self.path, len(whole))
-        rows = [json.loads(line) for line in whole.decode("utf-8").splitlines() if line.strip()]
+        try:
+            rows = [json.loads(line) for line in whole.decode("utf-8").split("\n") if line.strip()]
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path} exists and is no file of paraphrases ({error}); name another one"
+            ) from None
         first = rows[0] if rows else {}
         other = [key for key, value in self.heading.items() if first.get(key) != value]
         if other:

@@ -40,6 +40,8 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         try:
             connection = connect(f"{address}?{options}", uri=True)
             recognise(path, connection)
+            if connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0:
+                raise StoreError(f"there is no run in {path} yet: the file is empty")
             connection.execute("SELECT 1 FROM runs LIMIT 1").fetchone()
             return connection
         except sqlite3.Error as error:

@@ -161,7 +161,11 @@ class AskingTask(ConfiguredTask):
         return asked
 
     def _plan(self, request: SampleRequest, copy: int = 1) -> None:
-        condition, drawing = self.conditions[request.idx], self._drawing(request)
+        condition = self.conditions[request.idx]
+        try:
+            drawing = self._drawing(request)
+        except ValueError as error:
+            raise ValueError(f"task {self.config.task}: {error}") from None
         seed = self.settings.seed
         if request.idx == 0 and self._answer and "bypass" not in self._metric_fn_list:
             # A label that holds no answer is found before anything is sampled.

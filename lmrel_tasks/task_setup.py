@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
-from lm_eval.api.registry import metric_registry
+from jinja2 import UndefinedError
+from lm_eval.api.registry import get_filter, metric_registry
 from lm_eval.api.task import ConfigurableTask
 
 from lmrel_tasks.clinical import with_correctness
@@ -57,6 +59,7 @@ class ConfiguredTask(ConfigurableTask):
             check_filter_list(name, given["filter_list"])
             filters = with_correctness(name, given.get("metadata"), given["filter_list"])
             given["filter_list"] = self._with_embedder(filters)
+        check_choices(name, given.get("doc_to_choice"))
         if given.get("generation_kwargs") is not None:
             check_generation(f"task {name}", given["generation_kwargs"])
         for condition in self.conditions:
@@ -89,6 +92,12 @@ class ConfiguredTask(ConfigurableTask):
                 except KeyError as error:
                     raise KeyError(f"task {task}: metric_list: {error.args[0]}") from None
             return [dict(entry)]
+        higher = entry.get("higher_is_better")
+        if higher is not None and not isinstance(higher, bool):
+            raise TypeError(
+                f"task {task}: metric {name}: higher_is_better must be true or false, "
+                f"not {higher!r}"
+            )
         if entry.get("aggregation", "mean") != "mean":
             raise ValueError(
                 f"task {task}: metric {name} brings its own aggregation; leave `aggregation` out"
@@ -140,6 +149,28 @@ class ConfiguredTask(ConfigurableTask):
             "aggregation": Aggregation(metric),
             "higher_is_better": higher,
         }
+
+    def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> Any:
+        """The prompt of a document; a field that it lacks is named with those it has."""
+        with self._naming_fields(doc, "doc_to_text"):
+            return super().doc_to_text(doc, doc_to_text)
+
+    def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> Any:
+        """The label of a document; empty for a task without labels."""
+        if doc_to_target is None and self.config.doc_to_target is None:
+            return ""
+        with self._naming_fields(doc, "doc_to_target"):
+            return super().doc_to_target(doc, doc_to_target)
+
+    @contextmanager
+    def _naming_fields(self, doc: Any, field: str) -> Iterator[None]:
+        try:
+            yield
+        except UndefinedError as error:
+            raise ValueError(
+                f"task {self.config.task}: {field}: {error.message}; the document has the fields "
+                f"{', '.join(map(str, doc))}"
+            ) from None
 
     def _name_placeholders(self) -> None:
         # With process_results of the task's own, the harness keys callables by themselves.
@@ -205,13 +236,24 @@ class ConfiguredTask(ConfigurableTask):
         for pipeline in self.config.filter_list or ():
             for step in pipeline["filter"]:
                 if step["function"] == "answer":
-                    return {"kind": step.get("kind", "text"), "choices": step.get("choices")}
+                    choices = step.get("choices")
+                    if choices is not None and not isinstance(choices, (str, list, tuple)):
+                        raise TypeError(
+                            f"task {self.config.task}: filter answer: choices must be a field of "
+                            f"the documents or a list of texts, not {choices!r}"
+                        )
+                    return {"kind": step.get("kind", "text"), "choices": choices}
         return None
 
     def _check_filters(self, task: str) -> None:
         for ensemble in self._filters:
             for make in ensemble.filters:
-                make()  # bad arguments are found now, not after sampling
+                try:
+                    make()  # bad arguments are found now, not after sampling
+                except (TypeError, ValueError) as error:
+                    raise type(error)(
+                        f"task {task}: filter_list, {ensemble.name}: {error}"
+                    ) from None
         steps = [
             step["function"] for one in self.config.filter_list or () for step in one["filter"]
         ]
@@ -298,6 +340,26 @@ def check_filter_list(task: str, filter_list: Any) -> None:
         for step in steps:
             if not isinstance(step, Mapping) or "function" not in step:
                 raise ValueError(f"{where}: each filter needs `function`, got {step!r}")
+            try:
+                get_filter(step["function"])
+            except KeyError as error:
+                raise KeyError(f"{where}: {error.args[0]}") from None
+
+
+def check_choices(task: str, choices: Any) -> None:
+    """Refuse options that YAML has read as something else than text.
+
+    Raises:
+        TypeError: naming the task and the option.
+    """
+    if not isinstance(choices, list):
+        return
+    for number, one in enumerate(choices):
+        if not isinstance(one, str):
+            raise TypeError(
+                f"task {task}: doc_to_choice[{number}] is {one!r}, no text; YAML reads an unquoted "
+                'yes, no or number as something else: write ["yes", "no"]'
+            )
 
 
 _ENTRY_KEYS = frozenset({"metric", "name", "aggregation", "higher_is_better", "per_condition"})

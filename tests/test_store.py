@@ -362,6 +362,13 @@ def test_ls_and_info(filled, capsys):
     assert "runs: 9" in capsys.readouterr().out
 
 
+def test_an_empty_file_holds_no_run(tmp_path):
+    (tmp_path / "empty.sqlite").touch()
+    for action in ("ls", "info", "export"):
+        with pytest.raises(StoreError, match="the file is empty"):
+            run_cli(action, "--store", str(tmp_path / "empty.sqlite"))
+
+
 def test_export(filled, capsys, tmp_path):
     assert run_cli("export", "--store", filled, "--task", "beta") == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

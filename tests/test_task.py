@@ -219,13 +219,39 @@ def test_predict_only_computes_no_metric(tmp_path):
         ({"metadata": {"lmrel": {"stopping": {"rule": "curtail", "delta": "0.05"}}}}, ValueError,
          "needs a delta between 0 and 1"),
         ({"filter_list": [{"name": "none", "filter": [{"function": "answer", "kind": "x"}]}]},
-         ValueError, "kind must be one of"),
+         ValueError, "task t: filter_list, none: filter answer: kind must be one of"),
+        ({"filter_list": [{"name": "none", "filter": [{"function": "answr"}]}]},
+         KeyError, r"task t: filter_list\[0\]: Unknown filter 'answr'"),
+        ({"filter_list": [{"name": "none", "filter": [{"function": "answer", "knd": "text"}]}]},
+         TypeError, "task t: filter_list, none: .*'knd'"),
+        ({"filter_list": [{"name": "none", "filter": [
+            {"function": "answer", "kind": "mcq", "choices": 5}]}]},
+         TypeError, "task t: filter answer: choices must be a field"),
+        ({"filter_list": [{"name": "none", "filter": [
+            {"function": "answer", "kind": "mcq", "choices": "options"}]}]},
+         ValueError, "task t: .*no field 'options' for choices; its fields: question, answer"),
+        ({"metric_list": [{"metric": "acc", "higher_is_better": "no"}]}, TypeError,
+         "task t: metric acc: higher_is_better must be true or false"),
+        ({"metadata": {"lmrel": {"conditions": [{"name": "a", "doc_to_text": None}]}}}, TypeError,
+         r"task t: .*\(a\): doc_to_text must be a text"),
+        ({"doc_to_text": "{{nope}}"}, ValueError,
+         "task t: doc_to_text: 'nope' is undefined; the document has the fields question, answer"),
+        ({"doc_to_target": "{{nope}}"}, ValueError, "task t: doc_to_target: 'nope' is undefined"),
+        ({"output_type": "multiple_choice", "doc_to_choice": [True, False],
+          "generation_kwargs": None}, TypeError, r"doc_to_choice\[0\] is True, no text"),
     ],
 )  # fmt: skip
 def test_bad_settings_name_the_task_and_the_field(tmp_path, changes, error, words):
     write_task(tmp_path, "t", ITEMS, **changes)
     with pytest.raises(error, match=words):
         evaluate(ScriptedLM(alternating), tmp_path, "t")
+
+
+def test_a_task_without_labels_measures_what_needs_none(tmp_path):
+    write_task(tmp_path, "t", ITEMS, doc_to_target=None)
+    row = evaluate(ScriptedLM(alternating), tmp_path, "t")["results"]["t"]
+    assert "answer_agreement,none" in row
+    assert "acc,none" not in row
 
 
 @pytest.mark.parametrize("settings", [{"do_sample": False}, {"do_sample": True, "temperature": 0}])
