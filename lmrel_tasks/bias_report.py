@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lmrel_tasks.metrics.bias import direction_test
 from lmrel_tasks.metrics.bias_items import Family, complete, family, panel_of
+from lmrel_tasks.metrics.bias_totals import direction_test
 from lmrel_tasks.metrics.direction import DirectionTest
 from lmrel_tasks.metrics.excess import AGGREGATE, PER_ITEM, Excess, excess
 from lmrel_tasks.metrics.item import Item

@@ -67,6 +67,11 @@ class DirectionTest:
     note: str
 
 
+def _r_squared(fitted: Any) -> float:
+    with np.errstate(invalid="ignore"):  # without variance there is nothing to explain: NaN
+        return float(fitted.rsquared)
+
+
 def direction_regression(
     targeted: ArrayLike,
     benign: ArrayLike,
@@ -201,7 +206,7 @@ def direction_regression(
         ci_low=float(low),
         ci_high=float(high),
         df=df,
-        r_squared=float(fitted.rsquared),
+        r_squared=_r_squared(fitted),
         note="",
         **facts,
     )

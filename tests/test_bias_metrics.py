@@ -14,8 +14,8 @@ from option_models import CONDITIONS, OptionLM, bias_task, options_of, panel_ite
 from scipy import stats
 
 from lmrel_tasks.measures import get_metric
-from lmrel_tasks.metrics.bias import ItemText
 from lmrel_tasks.metrics.bias_items import family
+from lmrel_tasks.metrics.bias_values import ItemText
 from lmrel_tasks.metrics.item import Condition, Item
 
 DATA = Path(__file__).parent / "data"
