@@ -64,11 +64,17 @@ def write_json(path: str | Path, content: Any) -> None:
     place.write_text(text + "\n", encoding="utf-8")
 
 
-def write_csv(path: str | Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write records with the same keys, one a line under a line of the keys."""
+def write_csv(
+    path: str | Path, records: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()
+) -> None:
+    """Write records with the same keys, one a line under a line of the keys.
+
+    Args:
+        columns: the keys, for a table that may be without records.
+    """
     with _place(path).open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(list(records[0]) if records else [])
+        rows.writerow(columns or (list(records[0]) if records else []))
         for record in records:
             values = [plain(value) for value in record.values()]
             rows.writerow(["" if value is None else value for value in values])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmrel_tasks.markdown import plain
+from lmrel_tasks.markdown import plain, write_csv, write_json
 
 
 @dataclass(frozen=True)
@@ -82,26 +80,16 @@ def write_tables(tables: Iterable[Table], folder: str | Path, name: str) -> list
         the files.
     """
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
     tables = join_tables(list(tables))
     content = {
         "tables": {one.name: one.records() for one in tables},
         "findings": [sentence for one in tables for sentence in one.findings],
     }
     written = [place / f"{name}.json"]
-    written[0].write_text(
-        json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8"
-    )
+    write_json(written[0], content)
     for one in tables:
-        path = place / f"{name}_{one.name}.csv"
-        with path.open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file)
-            rows.writerow(one.columns)
-            rows.writerows(
-                ["" if value is None else value for value in record.values()]
-                for record in one.records()
-            )
-        written.append(path)
+        written.append(place / f"{name}_{one.name}.csv")
+        write_csv(written[-1], one.records(), one.columns)
     return written
 
 
