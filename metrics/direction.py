@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import statsmodels.api as sm
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 
 from lmrel_tasks.metrics.conventions import PRESETS
 from lmrel_tasks.metrics.counterfactual import log_odds, pick
@@ -184,7 +184,7 @@ def direction_regression(
         return _without_slope(note, facts)
 
     normal = published_tails and form == "level"
-    fitted = sm.OLS(y, design).fit(
+    fitted = OLS(y, design).fit(
         cov_type=kind,
         cov_kwds={"groups": rows} if kind == "cluster" else None,
         use_t=not normal,
