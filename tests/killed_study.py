@@ -13,11 +13,13 @@ import random
 import signal
 import sqlite3
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from fakes import evaluate, write_task
+from tqdm import tqdm
 
 ITEMS = [
     {"question": f"Name {what}.", "answer": "x"}
@@ -76,6 +78,9 @@ def attempt(lm: Any, folder: Path, seconds: float) -> bool:
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
+        # A bar's lock is shared with the parent: killed while it holds it, the child would leave
+        # it locked for good.
+        tqdm.set_lock(threading.RLock())
         status = 1
         try:
             texts(lm, folder)
