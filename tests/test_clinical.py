@@ -245,20 +245,18 @@ def test_groups_name_six_tasks_and_files_are_as_generated(data: str) -> None:
 
 
 def test_whole_protocol_on_a_real_model(smollm, monkeypatch, tmp_path) -> None:
-    """Six cases x five prompts x four runs through the harness, embeddings included.
-
-    Without the worked cases, whose 500 tokens a prompt would take minutes on a processor.
-    """
+    """Six cases x five prompts with their worked cases x four runs, embeddings included."""
     monkeypatch.delenv("LMREL_STORE", raising=False)
     shipped = Path(task_folder()) / "clinical_cases" / "lmrel_clinical_cases_reproducibility.yaml"
     task = {"include": str(shipped), "task": "protocol", "repeats": 4}
     (tmp_path / "protocol.yaml").write_text(yaml.safe_dump(task), encoding="utf-8")
     monkeypatch.chdir(HUB)
-    results = evaluate(smollm, tmp_path, "protocol", num_fewshot=0, gen_kwargs="max_gen_toks=8")
+    results = evaluate(smollm, tmp_path, "protocol", gen_kwargs="max_gen_toks=8")
     row, samples = results["results"]["protocol"], results["samples"]["protocol"]
     assert len(samples) == 6
     for sample in samples:
         assert [len(cell) for cell in sample["resps"]] == [4] * 5
+        assert all(arguments[0].count("Case:") == 3 for arguments in sample["arguments"])
         assert all(0 < run["certainty"] <= 1 for cell in sample["lmrel"]["runs"] for run in cell)
     for style in STYLES:
         assert 0 < row[f"semantic_repeatability@{style},canonical"] <= 1
