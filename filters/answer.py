@@ -12,7 +12,7 @@ from lmrel_tasks.run import Run
 
 
 class AnswerFilter(Filter):
-    """Attach canonical answers; the texts stay as they are.
+    """Attach canonical answers, to the runs themselves; the texts stay as they are.
 
     Args:
         kind: ``numeric``, ``mcq``, ``text``, ``code``, ``label`` or ``brackets``.
@@ -45,8 +45,7 @@ class AnswerFilter(Filter):
         runs = [cell] if single else list(cell)
         answers = canonical_all(runs, self.kind, options_of(doc, self.choices))
         answered = [
-            as_run(run).derive(answer=answer, kind=self.kind)
-            for run, answer in zip(runs, answers, strict=True)
+            give_answer(run, answer, self.kind) for run, answer in zip(runs, answers, strict=True)
         ]
         return answered[0] if single else answered
 
@@ -54,6 +53,20 @@ class AnswerFilter(Filter):
 def as_run(text: str) -> Run:
     """The run itself; a plain string, as stock filters return, becomes one."""
     return text if isinstance(text, Run) else Run(text)
+
+
+def give_answer(text: str, answer: str, kind: str | None = None) -> Run:
+    """The run itself, with this answer from now on; copies of all runs would double the memory.
+
+    Args:
+        text: a run, or a plain string, which becomes one.
+        kind: the kind of answer; None leaves it as it is.
+    """
+    run = as_run(text)
+    run.answer = answer
+    if kind is not None:
+        run.kind = kind
+    return run
 
 
 def options_of(doc: Any, choices: str | Sequence[str] | None) -> list[str] | None:

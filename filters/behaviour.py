@@ -12,7 +12,7 @@ from lm_eval.api.filter import Filter
 from tqdm import tqdm
 
 from lmrel_tasks.code_execution import Limits, no_program, program_of, run_program
-from lmrel_tasks.filters.answer import as_run
+from lmrel_tasks.filters.answer import give_answer
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class BehaviourFilter(Filter):
         filtered: list[Any] = []
         for (runs, single), row in zip(cells, jobs, strict=True):
             answered = [
-                as_run(run).derive(answer=no_program(run) if job is None else answers[job])
+                give_answer(run, no_program(run) if job is None else answers[job])
                 for run, job in zip(runs, row, strict=True)
             ]
             filtered.append(answered[0] if single else answered)

@@ -16,7 +16,7 @@ import numpy as np
 from lm_eval.api.filter import Filter
 from numpy.typing import ArrayLike, NDArray
 
-from lmrel_tasks.filters.answer import as_run
+from lmrel_tasks.filters.answer import as_run, give_answer
 from lmrel_tasks.filters.canonical import REFUSAL, canonical
 from lmrel_tasks.labels import acceptable
 from lmrel_tasks.run import Run
@@ -206,7 +206,7 @@ class ClusterFilter(Filter):
             questions = [None if one is None else str(one) for one in asked]
             named = cluster_judged(answers, labels, questions, self.matcher(self.judge, self.model))
         return [
-            [run.derive(answer=name) for run, name in zip(cell, names, strict=True)]
+            [give_answer(run, name) for run, name in zip(cell, names, strict=True)]
             for cell, names in zip(runs, named, strict=True)
         ]
 
@@ -214,7 +214,7 @@ class ClusterFilter(Filter):
     def _answered(run: Run) -> Run:
         if run.answer is not None or run.missing:
             return run
-        return run.derive(answer=canonical(run, "text"), kind="text")
+        return give_answer(run, canonical(run, "text"), "text")
 
     def _labels(self, doc: Mapping[str, Any], kind: str) -> tuple[str, ...] | None:
         return acceptable(self._field(doc, self.target), kind) if self.target else None

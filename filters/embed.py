@@ -10,7 +10,7 @@ from lm_eval.api.filter import Filter
 from numpy.typing import NDArray
 
 from lmrel_tasks.filters.answer import as_run
-from lmrel_tasks.metrics.cosine import CellSums, cell_sums
+from lmrel_tasks.metrics.cosine import cell_sums
 from lmrel_tasks.run import Run
 
 Encode = Callable[[list[str]], NDArray[np.float32]]
@@ -94,15 +94,10 @@ class EmbedFilter(Filter):
             return [as_run(run) for run in cell]
         sums = cell_sums(rows)
         vectors = rows if self.keep else [None] * len(cell)
-        return [
-            _with_vector(as_run(run), sums, None if one is None or np.isnan(one[0]) else one)
-            for run, one in zip(cell, vectors, strict=True)
-        ]
-
-
-def _with_vector(run: Run, sums: CellSums, vector: NDArray[np.float32] | None) -> Run:
-    if run.sums is not None:  # another pipeline's
-        return run.derive(sums=sums, embedding=vector)
-    # In place: stock filters behind this one make plain texts, which get back what their run has.
-    run.sums, run.embedding = sums, vector
-    return run
+        runs = [as_run(run) for run in cell]
+        # On the runs themselves: stock filters behind this one make plain texts, which get back
+        # what their run has.
+        for run, one in zip(runs, vectors, strict=True):
+            run.sums = sums
+            run.embedding = None if one is None or np.isnan(one[0]) else one
+        return runs

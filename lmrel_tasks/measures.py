@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from lmrel_tasks.metrics import variance_metrics as _variance  # noqa: F401
 from lmrel_tasks.metrics.cosine import CellSums
 from lmrel_tasks.metrics.item import Condition
 from lmrel_tasks.metrics.registry import METRICS, Metric, get_metric
-from lmrel_tasks.run import Run
+from lmrel_tasks.run import Run, captures_of
 
-__all__ = ["METRICS", "Metric", "condition_of", "get_metric", "run_record"]
+__all__ = ["METRICS", "Metric", "condition_of", "get_metric"]
 
 
 def condition_of(
@@ -33,33 +33,22 @@ def condition_of(
         missing: how many could not be had.
         info: what else is known of the condition.
     """
+    numbers = captures_of(runs).numbers
     return Condition(
         name=name,
         texts=tuple(str(run) for run in runs),
         answers=tuple(run.answer if run.answer is not None else run.strip() for run in runs),
         embeddings=_embeddings(runs),
-        entropy=_column(run.capture.entropy for run in runs),
-        certainty=_column(run.capture.certainty for run in runs),
-        top_k=_column(run.capture.top_k for run in runs),
-        logprob=_column(run.capture.logprob for run in runs),
-        tokens=_column(run.capture.tokens for run in runs),
+        entropy=numbers["entropy"].copy(),
+        certainty=numbers["certainty"].copy(),
+        top_k=numbers["top_k"].copy(),
+        logprob=numbers["logprob"].copy(),
+        tokens=np.where(numbers["tokens"] < 0, np.nan, numbers["tokens"]),
         missing=missing,
         asked=len(runs) + missing,
         info=info or {},
         embedded=_sums(runs),
     )
-
-
-def run_record(run: Run) -> dict[str, Any]:
-    """What the samples file says of a run besides its text, as plain JSON."""
-    record = run.capture.to_dict()
-    if run.answer is not None:
-        record["answer"] = run.answer
-    return record
-
-
-def _column(values: Iterable[float | None]) -> np.ndarray:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 def _embeddings(runs: Sequence[Run]) -> np.ndarray | None:

@@ -106,7 +106,7 @@ class OptionTask(RepeatedTask):
         self._find_available(sorted(requests, key=lambda one: one.idx))
         return None
 
-    def _record(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
+    def _record(self, doc: Any, results: Sequence[Any]) -> Mapping[str, Any]:
         return options.record_of(self._item(doc, results), str(self.reading))
 
     def _item(self, doc: Any, results: Sequence[Any]) -> Item:

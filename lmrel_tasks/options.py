@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from lmrel_tasks.filters.answer import give_answer
 from lmrel_tasks.filters.canonical import canonical
 from lmrel_tasks.measures import condition_of
 from lmrel_tasks.metrics.item import Condition, Item
@@ -106,8 +107,8 @@ def _plain(text: str) -> str:
 
 
 def answered(runs: Sequence[Run], options: Sequence[str]) -> list[Run]:
-    """The runs with their canonical answers, one of the options or a refusal."""
-    return [run.derive(answer=canonical(run, "label", options), kind="label") for run in runs]
+    """The runs, given their canonical answers: one of the options or a refusal."""
+    return [give_answer(run, canonical(run, "label", options), "label") for run in runs]
 
 
 def cell_of(

@@ -71,7 +71,9 @@ def read_scores(
     tables: dict[str, _Table] = {}
     for sample in samples_of(evaluation, task):
         name = str(sample.get("filter", "none"))
-        tables.setdefault(name, _Table()).add(sample, cluster, task)
+        if name not in tables:
+            tables[name] = _Table()
+        tables[name].add(sample, cluster, task)
     if not tables:
         raise ValueError(
             f"{evaluation.samples_path(task)}: no readable sample; run the evaluation again with "

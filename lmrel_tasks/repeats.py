@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from lmrel_tasks.filters.answer import options_of
 from lmrel_tasks.filters.canonical import KINDS, canonical_all
 from lmrel_tasks.labels import acceptable
-from lmrel_tasks.results import find_evaluations, item_of
+from lmrel_tasks.results import date_of, find_evaluations, item_of, results_files
 
 CLUSTER_KINDS = ("embedding", "judge")
 
@@ -94,7 +94,7 @@ def inputs_of(paths: Sequence[str | Path]) -> list[tuple[str, Path]]:
     for path in map(Path, paths):
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file or folder")
-        if path.is_file() and not (path.name.startswith("results_") and path.suffix == ".json"):
+        if path.is_file() and date_of(path) is None:
             found.setdefault(path, str(path))
             continue
         files = _sample_files(path)
@@ -108,7 +108,7 @@ def inputs_of(paths: Sequence[str | Path]) -> list[tuple[str, Path]]:
 
 
 def _sample_files(path: Path) -> list[tuple[str, Path]]:
-    if path.is_dir() and not any(path.rglob("results_*.json")):
+    if path.is_dir() and not results_files(path):
         return [(str(file), file) for file in sorted(path.rglob("samples_*.jsonl"))]
     return [
         (f"{one.model} {task}", file)

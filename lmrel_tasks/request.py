@@ -56,7 +56,7 @@ class SampleRequest(Instance):
 
         Runs that a stopping rule left out are forgotten; missing ones are kept in ``lost``.
         """
-        asked: list[Run] = [run for run in self.resps if run.capture.finish_reason != NOT_DRAWN]
+        asked: list[Run] = [run for run in self.resps if run.finish_reason != NOT_DRAWN]
         arrived = [run for run in asked if not run.missing]
         self.resps: list[Run] = arrived or asked
         self.lost = [run for run in asked if run.missing] if arrived else []

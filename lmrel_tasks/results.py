@@ -9,19 +9,26 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from lmrel_tasks.measures import condition_of
-from lmrel_tasks.metrics.item import Item
+import numpy as np
+
+from lmrel_tasks.metrics.item import Condition, Item
 from lmrel_tasks.options import item_from
-from lmrel_tasks.run import Capture, Run
 
 log = logging.getLogger(__name__)
 
-_RESULTS = re.compile(r"results_(?P<date>.+)\.json")
+# In the order in which they are tried: `--output_path x.json` makes `x_DATE.json`, a folder
+# `results_DATE.json`. The harness's date is its clock's ISO time with "-" for ":".
+_NAMES = (
+    re.compile(r".+_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.json"),
+    re.compile(r"results_(.+)\.json"),
+)
+_CAPTURED = ("entropy", "certainty", "top_k", "logprob", "tokens")
 
 
 @dataclass(frozen=True)
@@ -64,11 +71,21 @@ class Evaluation:
         return path if path.exists() else None
 
 
+def date_of(path: Path) -> str | None:
+    """The date stamp in the name of a results file; None if it is not named like one."""
+    return next((found[1] for name in _NAMES if (found := name.fullmatch(path.name))), None)
+
+
+def results_files(folder: Path) -> list[Path]:
+    """What is named like a results file below a folder, sorted."""
+    return sorted(path for path in folder.rglob("*.json") if date_of(path) is not None)
+
+
 def find_evaluations(paths: Iterable[str | Path], *, latest: bool = True) -> list[Evaluation]:
     """All harness results below some folders (or given as files).
 
     Args:
-        paths: folders, searched to the bottom, or ``results_*.json`` files.
+        paths: folders, searched to the bottom, or results files.
         latest: keep only the newest evaluation of each model and task set.
 
     Raises:
@@ -77,8 +94,8 @@ def find_evaluations(paths: Iterable[str | Path], *, latest: bool = True) -> lis
     found: list[Evaluation] = []
     for given in map(Path, paths):
         if not given.exists():
-            raise FileNotFoundError(f"{given}: no such file or folder")
-        files = [given] if given.is_file() else sorted(given.rglob("results_*.json"))
+            raise FileNotFoundError(f"{given}: no such file or folder{_dated(given)}")
+        files = [given] if given.is_file() else results_files(given)
         read = [one for file in files if (one := _read(file)) is not None]
         if not read:
             raise FileNotFoundError(
@@ -94,8 +111,16 @@ def find_evaluations(paths: Iterable[str | Path], *, latest: bool = True) -> lis
     return list(newest.values())
 
 
+def _dated(given: Path) -> str:
+    """A hint for who gives the name that ``--output_path`` had."""
+    if given.suffix != ".json" or not given.parent.is_dir():
+        return ""
+    names = [one.name for one in given.parent.iterdir() if one.name.startswith(f"{given.stem}_")]
+    dated = sorted(name for name in names if date_of(Path(name)) is not None)
+    return f"; the harness adds the date: {dated[-1]}" if dated else ""
+
+
 def _read(path: Path) -> Evaluation | None:
-    match = _RESULTS.fullmatch(path.name)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content.get("results"), dict):
@@ -109,14 +134,14 @@ def _read(path: Path) -> Evaluation | None:
     except (ValueError, OSError, AttributeError, RecursionError) as error:
         log.warning("%s: not a readable results file (%s); skipped", path, error)
         return None
-    return Evaluation(path, match["date"] if match else path.stem, content)
+    return Evaluation(path, date_of(path) or path.stem, content)
 
 
 def read_samples(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a sample file, one at a time; a broken line is named and skipped."""
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.strip():
+            if line.isspace():
                 continue
             try:
                 sample = json.loads(line)
@@ -160,11 +185,10 @@ def item_of(sample: Mapping[str, Any]) -> Item:
         raise ValueError(f"document {sample.get('doc_id')}: the sample has no responses")
     names = record.get("conditions") or ["default"]
     captured = record.get("runs") or [[] for _ in texts]
-    conditions = []
-    for name, cell, notes in zip(names, texts, captured, strict=False):
-        runs = _runs([cell] if isinstance(cell, str) else cell, notes)
-        arrived = [run for run in runs if not run.missing]
-        conditions.append(condition_of(name, arrived, missing=len(runs) - len(arrived)))
+    conditions = [
+        _condition(name, [cell] if isinstance(cell, str) else cell, notes)
+        for name, cell, notes in zip(names, texts, captured, strict=False)
+    ]
     target = sample.get("target")
     stock = None if target is None else [str(target).strip()]
     labels = record.get("labels", None if record else stock)
@@ -177,10 +201,26 @@ def item_of(sample: Mapping[str, Any]) -> Item:
     )
 
 
-def _runs(cell: Iterable[Any], notes: list[Mapping[str, Any]]) -> list[Run]:
-    texts = [str(text) for text in cell]
-    padded = [*notes, *({} for _ in range(len(texts) - len(notes)))]
-    return [
-        Run(text, Capture.from_dict(note), answer=note.get("answer"))
-        for text, note in zip(texts, padded, strict=False)
-    ]
+def _condition(name: str, cell: Iterable[Any], notes: Sequence[Mapping[str, Any]]) -> Condition:
+    """A cell from its texts and what was noted of their runs.
+
+    What `measures.condition_of` makes of `Run` objects, without making a million of them.
+    """
+    runs = [(str(text), note) for text, note in zip(cell, chain(notes, repeat({})), strict=False)]
+    arrived = [(text, note) for text, note in runs if note.get("error") is None]
+    # NumPy takes None for NaN.
+    columns = np.array([[note.get(x) for _, note in arrived] for x in _CAPTURED], dtype=np.float64)
+    return Condition(
+        name=name,
+        texts=tuple([text for text, _ in arrived]),
+        answers=tuple([_answer(text, note) for text, note in arrived]),
+        **dict(zip(_CAPTURED, columns, strict=True)),
+        missing=len(runs) - len(arrived),
+        asked=len(runs),
+    )
+
+
+def _answer(text: str, note: Mapping[str, Any]) -> str:
+    """The canonical answer, or the text where no filter has looked for one."""
+    answer = note.get("answer")
+    return text.strip() if answer is None else answer

@@ -2,73 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from math import isfinite
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lmrel_tasks.captures import Capture, Captures
 from lmrel_tasks.metrics.cosine import CellSums
 
+__all__ = ["Capture", "Run", "captures_of", "share_captures"]
 
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """What a backend recorded about one run. ``None`` means "not recorded", never zero.
-
-    Means are taken over the tokens that count (those before the first stop string).
-
-    Attributes:
-        seed: the run's own seed (0 <= seed < 2**63).
-        tokens: number of generated tokens that count.
-        finish_reason: ``"stop"`` (stop string or end token), ``"length"``,
-            ``"content_filter"``, ``"refusal"`` or ``"error"``.
-        entropy: mean token entropy in bits of the renormalised top-k distribution.
-        certainty: mean over tokens of ``1 - H / log2(k)``, each token with its own k.
-        tail_mass: mean probability outside the top k.
-        logprob: sum of the chosen tokens' natural log-probabilities.
-        top_k: mean number of candidates the entropy was computed from.
-        error: why the run is missing, for a run that could not be had.
-        first_tokens: the most probable tokens at the first place as (text, natural
-            log-probability), where they were asked for.
-    """
-
-    seed: int | None = None
-    tokens: int | None = None
-    finish_reason: str | None = None
-    entropy: float | None = None
-    certainty: float | None = None
-    tail_mass: float | None = None
-    logprob: float | None = None
-    top_k: float | None = None
-    error: str | None = None
-    first_tokens: Sequence[tuple[str, float]] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The recorded fields as plain JSON values; NaN and infinity, which JSON lacks, are not."""
-        # Not `dataclasses.asdict`, whose deep copies would take most of the time of keeping a run.
-        found = ((name, getattr(self, name)) for name in self.__slots__)
-        return {
-            name: value
-            for name, value in found
-            if value is not None and not (isinstance(value, float) and not isfinite(value))
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Capture:
-        """Inverse of `to_dict`; unknown keys are ignored."""
-        return cls(**{key: value for key, value in values.items() if key in _CAPTURED})
-
-
-_CAPTURED = frozenset(field.name for field in fields(Capture))
+_NOTHING = Capture()
 
 
 class Run(str):
     """The text of one run. A ``str``, so that the harness and its filters take it as it is.
 
     Attributes:
-        capture: what the backend recorded.
         answer: canonical answer once an answer filter has run: ``""`` is "no answer",
             ``None`` is "no filter has looked".
         kind: the kind of canonical answer, so that labels can go through the same function.
@@ -80,10 +32,12 @@ class Run(str):
     """
 
     # A study holds hundreds of thousands of runs; a dictionary in each would be most of its memory.
-    __slots__ = ("answer", "capture", "embedding", "kind", "pending", "sums")
+    __slots__ = ("_captures", "_row", "answer", "embedding", "kind", "pending", "sums")
 
+    # The run's own capture, or a cell's and the run's row there; see `share_captures`.
+    _captures: Capture | Captures
+    _row: int
     pending: int
-    capture: Capture
     answer: str | None
     kind: str | None
     embedding: NDArray[np.float32] | None
@@ -100,7 +54,8 @@ class Run(str):
         sums: CellSums | None = None,
     ) -> Run:
         run = super().__new__(cls, text)
-        run.capture = capture if capture is not None else Capture()
+        run._captures = capture if capture is not None else _NOTHING
+        run._row = 0
         run.answer = answer
         run.kind = kind
         run.embedding = embedding
@@ -109,16 +64,34 @@ class Run(str):
         return run
 
     @property
+    def capture(self) -> Capture:
+        """What the backend recorded."""
+        kept = self._captures
+        return kept[self._row] if isinstance(kept, Captures) else kept
+
+    @property
+    def finish_reason(self) -> str | None:
+        """As in the capture."""
+        kept = self._captures
+        return kept.finish_reasons[self._row] if isinstance(kept, Captures) else kept.finish_reason
+
+    @property
     def missing(self) -> bool:
         """True when the backend could not deliver this run."""
-        return self.capture.error is not None
+        kept = self._captures
+        if isinstance(kept, Captures):
+            return kept.rare.get(self._row, (None,))[0] is not None
+        return kept.error is not None
 
     def derive(self, **changes: Any) -> Run:
         """A copy with other attributes; ``text`` and any field of `Capture` may be given too."""
-        text = changes.pop("text", str(self))
-        own = {name: changes.pop(name, getattr(self, name)) for name in (*_OWN, "sums")}
-        capture = changes.pop("capture", self.capture)
-        return Run(text, replace(capture, **changes) if changes else capture, **own)
+        run = Run(changes.pop("text", self))
+        run._captures, run._row = self._captures, self._row
+        for name in (*_OWN, "sums"):
+            setattr(run, name, changes.pop(name, getattr(self, name)))
+        if changes:
+            run._captures = replace(changes.pop("capture", self.capture), **changes)
+        return run
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {name: getattr(self, name) for name in _OWN}
@@ -130,3 +103,22 @@ _OWN = ("answer", "kind", "embedding")
 
 def _rebuild(text: str, capture: dict[str, Any], state: dict[str, Any]) -> Run:
     return Run(text, Capture.from_dict(capture), **state)
+
+
+def share_captures(runs: Sequence[Run]) -> None:
+    """Keep what was recorded about the runs in columns that they share, to save memory."""
+    columns = Captures(run.capture for run in runs)
+    for row, run in enumerate(runs):
+        run._captures, run._row = columns, row
+
+
+def captures_of(runs: Sequence[Run]) -> Captures:
+    """What was recorded about the runs; columns that exactly they share are not copied."""
+    kept = runs[0]._captures if runs else None
+    if (
+        isinstance(kept, Captures)
+        and len(kept) == len(runs)
+        and all(run._captures is kept and run._row == row for row, run in enumerate(runs))
+    ):
+        return kept
+    return Captures(run.capture for run in runs)

@@ -91,7 +91,8 @@ class Store:
             StoreError: when the file turns out to be damaged.
         """
         wanted = list(keys)
-        found = {key: self._memory[key] for key in wanted if key in self._memory}
+        # Filters write on runs, so that the one in memory is not given away.
+        found = {key: self._memory[key].derive() for key in wanted if key in self._memory}
         with self._lock:
             held = {key: run for key, run, _ in self._held}
             try:
@@ -168,7 +169,7 @@ class Store:
                 )
                 _roll_back(self._connection)
         for key, run, _ in rows:
-            self._memory.setdefault(key, run)
+            self._memory.setdefault(key, run.derive())
 
     def _write(self, rows: list[tuple[bytes, Run, Mapping[str, Any]]]) -> None:
         now = time.time()

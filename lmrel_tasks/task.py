@@ -13,12 +13,13 @@ import torch
 from lm_eval.api.instance import Instance
 
 from lmrel_tasks.filters.answer import as_run
-from lmrel_tasks.measures import Metric, condition_of, run_record
+from lmrel_tasks.measures import Metric, condition_of
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.option_order import Rearranged
 from lmrel_tasks.plugin import install
 from lmrel_tasks.request import SampleRequest, item_key
 from lmrel_tasks.run import Capture, Run
+from lmrel_tasks.sample_row import RunsRecord, SampleRow
 from lmrel_tasks.stock_scores import PerRun, RunAggregation, over_runs
 from lmrel_tasks.task_requests import AskingTask
 from lmrel_tasks.variants import original
@@ -26,27 +27,6 @@ from lmrel_tasks.variants import original
 install()
 
 log = logging.getLogger(__name__)
-
-
-class SampleRow(dict[str, Any]):
-    """An item's metric values, with a record that only the samples file shows.
-
-    The harness writes the whole mapping into the samples file and aggregates what ``items()``
-    lists, so the record is kept out of ``items()`` and ``keys()``. So are listed metrics without a
-    row of their own name, which the harness's W&B logger looks for in every sample.
-    """
-
-    def __init__(
-        self, values: Mapping[str, Any], record: Mapping[str, Any], listed: Sequence[str] = ()
-    ) -> None:
-        super().__init__({**dict.fromkeys(listed), **values, "lmrel": dict(record)})
-        self._metrics = dict(values)
-
-    def items(self) -> Any:
-        return self._metrics.items()
-
-    def keys(self) -> Any:
-        return self._metrics.keys()
 
 
 class RepeatedTask(AskingTask):
@@ -68,15 +48,23 @@ class RepeatedTask(AskingTask):
         return super().__new__(cls)
 
     def apply_filters(self) -> list[Instance] | None:
-        """Run the filters over the runs that arrived, and find out what can be measured."""
+        """Run the filters over the runs that arrived, and find out what can be measured.
+
+        Filters write on the runs. So every list of filters but the last works on copies.
+        """
         requests = [one for one in self._instances or () if isinstance(one, SampleRequest)]
         for request in requests:
             request.set_missing_aside()
-        super().apply_filters()
-        for request in requests:
-            for name, filtered in request.filtered_resps.items():
-                runs = _with_captures(filtered, request)
-                request.filtered_resps[name] = _in_original_letters(runs, request.doc)
+        for place, filters in enumerate(self._filters, start=1):
+            arrived = [request.resps for request in requests]
+            if place < len(self._filters):
+                for request in requests:
+                    request.resps = [run.derive() for run in request.resps]
+            filters.apply(self._instances)
+            for request, runs in zip(requests, arrived, strict=True):
+                filtered = _with_captures(request.filtered_resps[filters.name], request)
+                request.filtered_resps[filters.name] = _in_original_letters(filtered, request.doc)
+                request.resps = runs
         self._find_available(requests)
         return None
 
@@ -190,19 +178,18 @@ class RepeatedTask(AskingTask):
         per_run = {key: RunAggregation(known[key]) for key in self._scored_per_run & set(known)}
         return {**known, **per_run}
 
-    def _record(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
+    def _record(self, doc: Any, results: Sequence[Any]) -> Mapping[str, Any]:
         cells = [_runs(result) for result in results]
         record: dict[str, Any] = {
             "item": item_key(doc),
             "conditions": [condition.name for condition in self._asked(doc)],
-            "runs": [[run_record(run) for run in runs] for runs in cells],
         }
         if self._first_round is not None:
             record["first_round"] = self._first_round
         labels = self._labels(doc, _kind(cells))
         if labels is not None:
             record["labels"] = list(labels)
-        return record
+        return RunsRecord(record, cells)
 
 
 _REASONS = {
@@ -255,7 +242,7 @@ def _with_captures(filtered: Any, request: SampleRequest) -> Any:
 
 def _captured(run: Any, origin: Run) -> Run:
     if not isinstance(run, Run):
-        return origin.derive(text=str(run), answer=None)
+        return origin.derive(text=str(run), answer=None, kind=None)
     if run.capture != Capture():
         return run
     # An answer filter behind a stock one saw plain text.

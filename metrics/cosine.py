@@ -145,11 +145,32 @@ def stack_cells(cells: Sequence[CellSums]) -> CellSums:
             f"cells differ in shape: {sorted(shapes)}; give every item the same conditions "
             "(an empty cell for one without runs) and one embedding model"
         )
+    if len(cells) == 1:
+        return cells[0][None]  # nothing to copy
     return CellSums(
         np.stack([cell.count for cell in cells]),
         np.stack([cell.total for cell in cells]),
         np.stack([cell.scatter for cell in cells]),
         np.stack([cell.missing for cell in cells]),
+    )
+
+
+def stack_items(items: Sequence[Sequence[CellSums]]) -> CellSums:
+    """Put the cells of all items into one table: I items of P cells -> (I, P).
+
+    Raises:
+        ValueError: as `stack_cells`, and for items with different numbers of cells.
+    """
+    conditions = {len(cells) for cells in items}
+    if len(conditions) > 1:
+        raise ValueError(f"items differ in their number of conditions: {sorted(conditions)}")
+    flat = stack_cells([cell for cells in items for cell in cells])
+    shape = (len(items), -1)
+    return CellSums(
+        flat.count.reshape(shape),
+        flat.total.reshape(*shape, flat.total.shape[-1]),
+        flat.scatter.reshape(shape),
+        flat.missing.reshape(shape),
     )
 
 
@@ -159,6 +180,26 @@ def cell_means(cells: CellSums) -> FloatArray:
     return np.divide(
         cells.total, count, out=np.full(cells.total.shape, np.nan), where=np.asarray(count > 0)
     )
+
+
+def means_under(cells: CellSums, condition: int) -> FloatArray:
+    """Mean unit vectors of the items under one condition, (I, P) -> (I, d); zero without runs.
+
+    For sums over conditions: the vectors of all conditions at once would be a second copy of the
+    sums, of the size of ``cells.total``.
+    """
+    means = cell_means(cells[:, condition])
+    means[cells.count[:, condition] == 0] = 0.0
+    return means
+
+
+def item_means(cells: CellSums) -> FloatArray:
+    """Mean over an item's non-empty cells of their mean vectors, (I, P) -> (I, d); NaN without."""
+    total = np.zeros((cells.shape[0], cells.total.shape[-1]))
+    for condition in range(cells.shape[1]):
+        total += means_under(cells, condition)
+    filled = (cells.count > 0).sum(axis=1)[:, None]
+    return np.divide(total, filled, out=np.full(total.shape, np.nan), where=filled > 0)
 
 
 def within_cosine(cells: CellSums) -> FloatArray:
@@ -178,6 +219,13 @@ def _condition_pairs(cells: CellSums) -> tuple[NDArray[np.intp], NDArray[np.intp
     return np.triu_indices(cells.shape[-1], 1)
 
 
+def mean_products(cells: CellSums) -> FloatArray:
+    """Products of the mean vectors of all pairs of conditions, (..., P, P); NaN without runs."""
+    pairs = cells.count[..., :, None] * cells.count[..., None, :]
+    products = np.einsum("...pd,...qd->...pq", cells.total, cells.total)
+    return np.divide(products, pairs, out=np.full(products.shape, np.nan), where=pairs > 0)
+
+
 def between_cosine(cells: CellSums) -> FloatArray:
     """Mean cosine c_pq over the runs of one condition and the runs of another.
 
@@ -189,8 +237,7 @@ def between_cosine(cells: CellSums) -> FloatArray:
         empty. Unbiased for the cosine of two independent runs, whatever R.
     """
     first, second = _condition_pairs(cells)
-    means = cell_means(cells)
-    return np.einsum("...d,...d->...", means[..., first, :], means[..., second, :])
+    return mean_products(cells)[..., first, second]
 
 
 def centroid_cosine(cells: CellSums) -> FloatArray:
@@ -200,10 +247,10 @@ def centroid_cosine(cells: CellSums) -> FloatArray:
     NaN where a cell is empty or its runs cancel out.
     """
     first, second = _condition_pairs(cells)
-    means = cell_means(cells)
-    norm = np.sqrt(np.einsum("...d,...d->...", means, means))
+    products = mean_products(cells)
+    norm = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1))
     scale = norm[..., first] * norm[..., second]
-    product = np.einsum("...d,...d->...", means[..., first, :], means[..., second, :])
+    product = products[..., first, second]
     # Means shorter than rounding error point nowhere.
     defined = scale > 1e-14
     cosine = np.divide(product, scale, out=np.full(product.shape, np.nan), where=defined)
@@ -241,9 +288,7 @@ def item_baseline(cells: CellSums) -> float:
     """
     if len(cells.shape) not in (1, 2):
         raise ValueError(f"cells must have shape (I,) or (I, P), got {cells.shape}")
-    means = cell_means(cells)
-    if means.ndim == 3:
-        means = nanmean(means, axis=1)
+    means = item_means(cells) if len(cells.shape) == 2 else cell_means(cells)
     means = means[~np.isnan(means).any(axis=-1)]
     if len(means) < 2:
         return float("nan")

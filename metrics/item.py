@@ -98,14 +98,19 @@ class Item:
         return next((one for one in self.conditions if one.name == name), None)
 
     @cached_property
-    def sums(self) -> CellSums | None:
-        """Sums of the embeddings of all conditions, shape (P,); a cell without any is empty."""
+    def cells(self) -> tuple[CellSums, ...] | None:
+        """Sums of the embeddings of every condition; those without any are empty."""
         cells = [one.sums for one in self.conditions]
         known = next((cell for cell in cells if cell is not None), None)
         if known is None:
             return None
         nothing = no_sums(known.total.shape[-1])
-        return stack_cells([nothing if cell is None else cell for cell in cells])
+        return tuple(nothing if cell is None else cell for cell in cells)
+
+    @cached_property
+    def sums(self) -> CellSums | None:
+        """The same in one array, shape (P,). A value to be kept keeps `cells`, without a copy."""
+        return None if self.cells is None else stack_cells(self.cells)
 
     def first_runs(self, n: int) -> Item:
         """The item with the first n runs of every condition only."""

@@ -13,7 +13,7 @@ FloatArray = NDArray[np.float64]
 
 # Beyond this many items whole blocks of them are left out, which keeps the work linear in items.
 MAX_BLOCKS = 500
-_MAX_WEIGHTS = 500_000
+_MAX_WEIGHTS = 100_000
 
 
 def jackknife_error(left_out: ArrayLike) -> float | None:
@@ -46,17 +46,32 @@ def weight_jackknife(
     Returns:
         as `jackknife_error`.
     """
-    blocks = min(n_items, max_blocks)
-    if blocks < 2:
+    if min(n_items, max_blocks) < 2:
         return None
+    return jackknife_error(left_out(statistic, n_items, max_blocks=max_blocks))
+
+
+def left_out(
+    statistic: Callable[[FloatArray], FloatArray], n_items: int, *, max_blocks: int = MAX_BLOCKS
+) -> FloatArray:
+    """A statistic of item weights with one block left out at a time.
+
+    Args:
+        statistic: from weights (B, I) to (..., B).
+        n_items, max_blocks: as in `weight_jackknife`.
+
+    Returns:
+        (..., blocks), what `jackknife_error` takes along its last axis.
+    """
+    blocks = min(n_items, max_blocks)
     member = np.arange(n_items) % blocks
     batch = max(_MAX_WEIGHTS // n_items, 1)
     parts = []
     for start in range(0, blocks, batch):
         chosen = np.arange(start, min(start + batch, blocks))
         weights = (member[None, :] != chosen[:, None]).astype(np.float64)
-        parts.append(np.asarray(statistic(weights), dtype=np.float64).reshape(-1))
-    return jackknife_error(np.concatenate(parts))
+        parts.append(np.asarray(statistic(weights), dtype=np.float64))
+    return np.concatenate(parts, axis=-1)
 
 
 def block_jackknife(

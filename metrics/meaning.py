@@ -11,7 +11,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from lmrel_tasks.metrics.cosine import CellSums, between_cosine, cell_means, within_cosine
+from lmrel_tasks.metrics.cosine import (
+    CellSums,
+    between_cosine,
+    item_means,
+    mean_products,
+    means_under,
+    within_cosine,
+)
 from lmrel_tasks.metrics.entropy import nanmean
 from lmrel_tasks.metrics.variance import VarianceComponents
 
@@ -25,18 +32,22 @@ def meaning_statistic(cells: CellSums) -> tuple[Callable[[FloatArray], FloatArra
     """
     if len(cells.shape) != 2:
         raise ValueError(f"cells must have shape (items, conditions), got {cells.shape}")
-    cells = cells[(cells.count > 0).any(axis=1)]
+    known = (cells.count > 0).any(axis=1)
+    if not known.all():
+        cells = cells[known]
     if cells.shape[0] < 2:
         raise ValueError(f"variance components need two items with runs, got {cells.shape[0]}")
     within = nanmean(within_cosine(cells))
     between = nanmean(between_cosine(cells))
-    means = cell_means(cells)
-    there = ~np.isnan(means[..., 0])
-    item_mean = nanmean(means, axis=1)
-    means = np.where(there[..., None], means, 0.0)
+    there = cells.count > 0
+    conditions = range(cells.shape[1])
+
+    copies = there.sum(axis=1)
+    item_mean = item_means(cells)
     item_square = np.einsum("id,id->i", item_mean, item_mean)
-    cell_square = np.einsum("ipd,ipd->ip", means, means)
-    shape = means.shape
+    total_square = copies**2 * item_square
+    cell_square = np.diagonal(mean_products(cells), axis1=1, axis2=2)
+    cell_square = np.where(there, cell_square, 0.0)
 
     def weighted_mean(weights: FloatArray, x: FloatArray) -> FloatArray:
         known = ~np.isnan(x)
@@ -51,24 +62,23 @@ def meaning_statistic(cells: CellSums) -> tuple[Callable[[FloatArray], FloatArra
         pairs = weights.sum(axis=1) ** 2 - square.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             b = (np.einsum("bd,bd->b", total, total) - square @ item_square) / pairs
-            if shape[1] == 1:
+            if len(conditions) == 1:
                 missing = np.full_like(w, np.nan)
                 return np.stack([w - b, missing, missing, 1.0 - w])
-            by_condition = (weights @ means.reshape(len(means), -1)).reshape(-1, *shape[1:])
             counted = weights @ there
-            same = np.einsum("bpd,bpd->bp", by_condition, by_condition) - square @ cell_square
+            same, grand = -square @ cell_square, np.zeros_like(total)
+            for p in conditions:
+                of_condition = weights @ means_under(cells, p)
+                same[:, p] += np.einsum("bd,bd->b", of_condition, of_condition)
+                grand += of_condition
             same_pairs = counted**2 - square @ there
-            grand, copies = by_condition.sum(axis=1), there.sum(axis=1)
-            item_total = means.sum(axis=1)
-            every = np.einsum("bd,bd->b", grand, grand) - square @ np.einsum(
-                "id,id->i", item_total, item_total
-            )
+            every = np.einsum("bd,bd->b", grand, grand) - square @ total_square
             every_pairs = (weights @ copies) ** 2 - square @ copies**2
             other = (every - same.sum(axis=1)) / (every_pairs - same_pairs.sum(axis=1))
             condition = same.sum(axis=1) / same_pairs.sum(axis=1) - other
         return np.stack([c - b, condition, w - c - condition, 1.0 - w])
 
-    return statistic, shape[0]
+    return statistic, cells.shape[0]
 
 
 def meaning_components(cells: CellSums) -> VarianceComponents:

@@ -21,6 +21,8 @@ class ItemValue(float):
     Shown as a number in the samples file; travels between processes with its ``data``.
     """
 
+    __slots__ = ("data",)
+
     data: Any
 
     def __new__(cls, value: float, data: Any = None) -> ItemValue:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,17 +42,32 @@ def item_score(item: Item, ties: Ties = "random", seed: int = 0) -> float | None
     if not item.has_label:
         return None
     answers = item.conditions[0].answers
-    counts = Counter(answer for answer in answers if answer)
-    best = max((counts[label] for label in item.labels), default=0)
-    if not best:
-        return math.inf
-    above = sum(count > best for count in counts.values())
-    rivals = sum(count == best and answer not in item.labels for answer, count in counts.items())
+    rank, rivals = conservative_rank(class_counts(answers), item.labels)
     if rivals and ties == "random":
         # Only a contested rank needs the hashed order of the table.
         table = answer_classes.count_classes([answers], keys=[item.key])
         return float(answer_classes.scores(table, [item.labels], ties, seed)[0])
-    return 1.0 + above + rivals
+    return rank
+
+
+def class_counts(answers: Iterable[str]) -> Counter[str]:
+    """How many runs gave each answer, those without one left out."""
+    return Counter(answer for answer in answers if answer)
+
+
+def conservative_rank(counts: Mapping[str, int], labels: Collection[str]) -> tuple[float, int]:
+    """Rank of the best acceptable class behind all that have as many runs.
+
+    Returns:
+        the rank, inf if no acceptable answer was sampled, and the number of classes that share its
+        place and are not acceptable.
+    """
+    best = max((counts.get(label, 0) for label in labels), default=0)
+    if not best:
+        return math.inf, 0
+    above = sum(count > best for count in counts.values())
+    rivals = sum(count == best and answer not in labels for answer, count in counts.items())
+    return 1.0 + above + rivals, rivals
 
 
 def _check(arguments: Mapping[str, Any]) -> None:
@@ -227,7 +242,7 @@ def mode_acc(item: Item) -> float | None:
     """
     if not item.has_label:
         return None
-    counts = Counter(answer for answer in item.conditions[0].answers if answer)
+    counts = class_counts(item.conditions[0].answers)
     top = max(counts.values(), default=0)
     leaders = [answer for answer, count in counts.items() if count == top]
     return sum(answer in item.labels for answer in leaders) / len(leaders) if leaders else 0.0

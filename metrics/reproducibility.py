@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lmrel_tasks.metrics import agreement, cosine, entropy
 from lmrel_tasks.metrics import semantic_entropy as entropy_of_meaning
-from lmrel_tasks.metrics.cosine import CellSums, stack_cells
+from lmrel_tasks.metrics.cosine import CellSums, stack_items
 from lmrel_tasks.metrics.entropy import nanmean
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.jackknife import jackknife_error
@@ -99,7 +99,7 @@ def _alpha_stderr(values: Values) -> float | None:
     n = len(found)
     if n < 3:
         return None
-    means = nanmean(cosine.cell_means(_stacked(found)), axis=1)
+    means = cosine.item_means(_stacked(found))
     scores = np.array([float(one) for one in found])
     square = np.einsum("id,id->i", means, means)
     grand = means.sum(axis=0)
@@ -111,7 +111,7 @@ def _alpha_stderr(values: Values) -> float | None:
 
 
 def _stacked(found: Sequence[ItemValue]) -> CellSums:
-    return stack_cells([one.data for one in found])
+    return stack_items([one.data for one in found])
 
 
 @metric(
@@ -139,4 +139,4 @@ def _with_sums(item: Item, statistic: object) -> ItemValue | None:
     if sums is None:
         return None
     value = float(nanmean(statistic(sums)))  # type: ignore[operator]
-    return None if math.isnan(value) else ItemValue(value, sums)
+    return None if math.isnan(value) else ItemValue(value, item.cells)

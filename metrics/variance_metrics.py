@@ -15,11 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmrel_tasks.metrics.cosine import CellSums, stack_cells, within_cosine
+from lmrel_tasks.metrics.cosine import CellSums, stack_items, within_cosine
 from lmrel_tasks.metrics.entropy import nanmean
 from lmrel_tasks.metrics.icc import icc as intraclass_correlation
 from lmrel_tasks.metrics.item import Item
-from lmrel_tasks.metrics.jackknife import block_jackknife, weight_jackknife
+from lmrel_tasks.metrics.jackknife import (
+    block_jackknife,
+    jackknife_error,
+    left_out,
+    weight_jackknife,
+)
 from lmrel_tasks.metrics.meaning import meaning_statistic
 from lmrel_tasks.metrics.registry import ItemValue, metric, present
 from lmrel_tasks.metrics.variance import CellMoments, cell_moments, scalar_statistic
@@ -76,7 +81,7 @@ def _cells_of(item: Item, of: str) -> ItemValue | None:
         if item.sums is None or not (item.sums.count > 0).any():
             return None
         shown = float(nanmean(within_cosine(item.sums)))
-        return None if math.isnan(shown) else ItemValue(shown, item.sums)
+        return None if math.isnan(shown) else ItemValue(shown, item.cells)
     cells = moments_of(item, of)
     if cells is None or not (cells.count > 0).any():
         return None
@@ -99,14 +104,47 @@ def _statistic(values: Values) -> tuple[Any, int] | None:
     if not cells:
         return None
     try:
-        if isinstance(cells[0], CellSums):
-            return meaning_statistic(stack_cells(cells))
-        return scalar_statistic(
-            CellMoments(*(np.stack([getattr(cell, x) for cell in cells]) for x in _MOMENTS))
-        )
+        return _statistic_of(_stacked(cells))
     except ValueError:
         # Too few items or runs to tell the components apart: undefined, not an error here.
         return None
+
+
+def _stacked(cells: Sequence[Any]) -> CellSums | CellMoments:
+    if not isinstance(cells[0], CellMoments):
+        return stack_items(cells)
+    return CellMoments(*(np.stack([getattr(cell, x) for cell in cells]) for x in _MOMENTS))
+
+
+def _statistic_of(cells: CellSums | CellMoments) -> tuple[Any, int]:
+    return meaning_statistic(cells) if isinstance(cells, CellSums) else scalar_statistic(cells)
+
+
+def component_shares(
+    cells: CellSums | CellMoments, *, errors: bool = True
+) -> dict[str, tuple[float, float | None]]:
+    """All four metrics at once, of cells that are stacked already.
+
+    Args:
+        cells: (items, conditions).
+        errors: whether the standard errors are wanted.
+
+    Returns:
+        part -> (percentage, jackknife standard error or None); parts that are undefined are left
+        out.
+    """
+    try:
+        statistic, n = _statistic_of(cells)
+    except ValueError:
+        return {}
+    whole = statistic(np.ones((1, n)))
+    without = left_out(statistic, n) if errors else None
+    shares = {part: float(_share(whole, part)[0]) for part in PARTS}
+    return {
+        part: (share, None if without is None else jackknife_error(_share(without, part)))
+        for part, share in shares.items()
+        if math.isfinite(share)
+    }
 
 
 def _percent(values: Values, part: str) -> float:

@@ -49,11 +49,14 @@ def evaluation(
         return evaluate(ScriptedLM(answer), tasks, name)
 
 
-def save(results: dict[str, Any], folder: Path, model: str) -> Path:
-    """Write results and samples as ``--output_path --log_samples`` does; the results file."""
+def save(results: dict[str, Any], output: Path, model: str) -> Path:
+    """Write results and samples as ``--output_path --log_samples`` does; the results file.
+
+    `output` is a folder or, as the harness has it too, the name of a ``.json`` file.
+    """
     from lm_eval.loggers import EvaluationTracker
 
-    tracker = EvaluationTracker(output_path=str(folder))
+    tracker = EvaluationTracker(output_path=str(output))
     tracker.general_config_tracker.log_experiment_args(
         model_source="scripted", model_args=f"pretrained={model}", system_instruction=None,
         chat_template=None, fewshot_as_multiturn=False,
@@ -63,7 +66,9 @@ def save(results: dict[str, Any], folder: Path, model: str) -> Path:
     tracker.save_results_aggregated(results=results, samples=samples)
     for task, rows in samples.items():
         tracker.save_results_samples(task_name=task, samples=rows)
-    return max(folder.rglob("results_*.json"), key=lambda path: path.name)
+    folder = output.parent if output.suffix == ".json" else output
+    (path,) = folder.rglob(f"*_{tracker.date_id}.json")
+    return path
 
 
 ITEMS = [{"question": f"Number {i}?", "answer": str(i)} for i in range(12)]

@@ -152,6 +152,24 @@ def test_item_with_an_empty_condition_uses_the_others() -> None:
     assert some.missing == 3 and some.runs == rest.runs == 9
 
 
+def test_item_means_and_pairs_leave_empty_cells_out() -> None:
+    rng = np.random.default_rng(6)
+    e = rng.normal(size=(4, 3, 5, 6)) + 1
+    e[0, 1], e[2] = np.nan, np.nan
+    items = [[cosine.cell_sums(cell) for cell in item] for item in e]
+    cells = cosine.stack_items(items)
+    table = cosine.stack_cells([cosine.stack_cells(item) for item in items])
+    for name in ("count", "total", "scatter", "missing"):
+        np.testing.assert_array_equal(getattr(cells, name), getattr(table, name))
+    unit = e / np.linalg.norm(e, axis=-1, keepdims=True)
+    means = unit.mean(axis=2)
+    expected = np.stack([means[0, [0, 2]].mean(axis=0), means[1].mean(axis=0),
+                         np.full(6, np.nan), means[3].mean(axis=0)])  # fmt: skip
+    np.testing.assert_allclose(cosine.item_means(cells), expected, rtol=1e-12)
+    products = np.array([[[p @ q for q in item] for p in item] for item in means])
+    np.testing.assert_allclose(cosine.mean_products(cells), products, rtol=1e-12)
+
+
 def test_merged_parts_equal_the_whole() -> None:
     rng = np.random.default_rng(5)
     e = rng.normal(size=(2, 9, 5))
@@ -234,6 +252,8 @@ def test_bad_cells_are_refused() -> None:
         cosine.stack_cells([])
     with pytest.raises(ValueError, match="differ in shape"):
         cosine.stack_cells([one, cosine.cell_sums(np.ones((2, 4)))])
+    with pytest.raises(ValueError, match="number of conditions"):
+        cosine.stack_items([[one], [one, one]])
     with pytest.raises(ValueError, match=r"\(I,\) or \(I, P\)"):
         cosine.item_baseline(one)
     with pytest.raises(ValueError, match=r"\(P,\)"):

@@ -207,6 +207,34 @@ def test_bias_section_shows_the_sides(tmp_path: Path) -> None:
         assert float(row[3]) < float(row[2]) < float(row[4])
 
 
+def test_bias_of_an_evaluation_has_the_intervals_of_its_tests(tmp_path: Path) -> None:
+    from tests.fakes import evaluate
+    from tests.option_models import CONDITIONS, OptionLM, bias_task
+
+    def likes(prompt: str) -> dict[str, float]:
+        p = 0.5 + 1e-3 * (sum(map(ord, prompt)) % 7)
+        return {"yes": p, "no": 1 - p}
+
+    texts = [{"text": f"case {n}", "edited": f"file {n}", "reworded": f"note {n}"}
+             for n in range(12)]  # fmt: skip
+    (tmp_path / "t").mkdir()
+    bias_task(tmp_path / "t", texts, ["jsd_targeted", "jsd_excess"])
+    results = evaluate(OptionLM(likes), tmp_path / "t", "t")
+    row = results["results"]["t"]
+    save(results, tmp_path / "out", "m")
+    assert main(["report", str(tmp_path / "out"), "-o", str(tmp_path / "r.html")]) == 0
+    table = {line[0]: line for line in read(tmp_path / "r.html").found["t_table.csv"]}
+    assert "jsd_excess_ci_low" not in table and "jsd_excess_p" in table
+    ends = [float(one) for one in table["jsd_excess"][4:6]]
+    assert ends == [row["jsd_excess_ci_low,none"], row["jsd_excess_ci_high,none"]]
+    assert table["jsd_excess"][6] == "own"
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    # Divergences of a few millionths are not shown as nothing.
+    assert 0 < row["jsd_targeted,none"] < 5e-4
+    assert f"<b>{row['jsd_targeted,none']:.1e}".replace("e-", "e−") in page
+    assert f"<span>{len(CONDITIONS)} conditions</span>" in page
+
+
 def test_missing_samples_are_said(tmp_path: Path) -> None:
     from tests.result_folders import write_results
 
@@ -393,6 +421,58 @@ def test_data_can_be_downloaded(browser: Browser, page: Path) -> None:
         assert time.monotonic() < end
         time.sleep(0.1)
     assert files[0].read_text().startswith("metric,filter,value")
+
+
+def test_shares_in_one_go_are_those_of_the_metrics() -> None:
+    from lmrel_tasks.measures import METRICS
+    from lmrel_tasks.metrics.item import Condition, Item
+    from lmrel_tasks.reporting.columns import Measures
+
+    draw = np.random.default_rng(5)
+    items = []
+    for n in range(40):
+        cells = []
+        for name in "xyz":
+            runs = int(draw.integers(0 if n % 4 == 0 else 1, 6))
+            answers = tuple(draw.choice(["a", "b", ""], runs))
+            certainty = np.where(draw.random(runs) < 0.1, np.nan, draw.random(runs) + n / 40)
+            cells.append(Condition(name, texts=answers, answers=answers, certainty=certainty))
+        items.append(Item(f"k{n}", tuple(cells), labels=("a",), has_label=n % 9 > 0))
+    measures = Measures()
+    for one in items:
+        measures.add(one)
+    found = measures.shares()
+    assert set(found) == {"certainty", "correctness"}
+    for measure, parts in found.items():
+        assert set(parts) == {"item", "condition", "item_condition", "run"}
+        for part, (share, error) in parts.items():
+            metric = METRICS[f"var_{part}"].bind({"of": measure})
+            values = [metric.per_item(one) for one in items]
+            assert share == pytest.approx(metric.aggregate(values), rel=1e-12)
+            assert error == pytest.approx(metric.standard_error(values), rel=1e-9)
+
+
+def test_as_many_items_are_listed_as_fit(tmp_path: Path) -> None:
+    from lmrel_tasks.reporting.page import render
+    from tests.result_folders import write_results
+
+    write_results(tmp_path, "m", {"acc": [0.0, 1.0] * 25})
+    evaluations = find_evaluations([tmp_path])
+    reports = [gather(one, "t") for one in evaluations]
+
+    def listed(max_bytes: int) -> tuple[int, int]:
+        text = render(evaluations, reports, "x", max_bytes)
+        return text.count('<details class="item">'), len(text.encode())
+
+    number, limit = listed(1)  # one item, whatever that takes
+    found = [number]
+    while found[-1] < 50:
+        while (more := listed(limit))[0] == found[-1]:
+            limit += 400
+        assert more[1] <= limit
+        found.append(more[0])
+    # Of what does not fit 0.6, and again.
+    assert found == [1, 2, 3, 6, 10, 18, 30, 50]
 
 
 def test_ranks_in_one_go_are_those_of_single_items() -> None:

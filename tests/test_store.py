@@ -267,7 +267,11 @@ def test_sqlite_full_is_explained(tmp_path, caplog):
         store.put(key(index), Run("word " * 500), meta(run=index))
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "disk is full" in caplog.text
-    assert len(store.get_many(key(index) for index in range(50))) == 50
+    found = store.get_many(key(index) for index in range(50))
+    assert len(found) == 50
+    for run in found.values():  # as filters do
+        run.answer = "word"
+    assert {run.answer for run in store.get_many(found).values()} == {None}
     store.close()
 
 

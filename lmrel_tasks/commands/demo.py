@@ -51,7 +51,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _results(output: str) -> list[Path]:
-    return list(Path(output).rglob("results_*.json"))
+    from lmrel_tasks.results import results_files
+
+    folder = Path(output)
+    return results_files(folder.parent if folder.suffix == ".json" else folder)
 
 
 def reading(row: dict[str, Any]) -> str:

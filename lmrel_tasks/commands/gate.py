@@ -65,6 +65,8 @@ def _refuse_unreadable(results: list[str], evaluations: list) -> None:
     """An older result must not pass in place of a newer one that was only half written."""
     from pathlib import Path
 
+    from lmrel_tasks.results import date_of, results_files
+
     read = {one.path.resolve(): one.date for one in evaluations}
     newest: dict[Path, str] = {}
     for path, date in read.items():
@@ -72,9 +74,8 @@ def _refuse_unreadable(results: list[str], evaluations: list) -> None:
     for given in map(Path, results):
         if given.is_file():
             continue
-        for path in given.resolve().rglob("results_*.json"):
-            date = path.stem.removeprefix("results_")
-            if path not in read and date > newest.get(path.parent, ""):
+        for path in results_files(given.resolve()):
+            if path not in read and str(date_of(path)) > newest.get(path.parent, ""):
                 raise ValueError(
                     f"{path} is newer than the results beside it and not readable "
                     "(half-written?); run that evaluation again, or remove the file"

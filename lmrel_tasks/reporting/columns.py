@@ -1,25 +1,63 @@
-"""What a report needs of all items, collected one by one and computed at once."""
+"""What a report needs of all items, collected one by one and computed at once.
+
+Numbers are kept in flat arrays of 8 bytes each, since a task may have a hundred thousand items.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from lmrel_tasks.metrics import answer_classes
 from lmrel_tasks.metrics.item import Item
-from lmrel_tasks.metrics.registry import METRICS, ItemValue
-from lmrel_tasks.metrics.reliability import item_score
+from lmrel_tasks.metrics.reliability import class_counts, conservative_rank
 from lmrel_tasks.metrics.variance import CellMoments, cell_moments
-from lmrel_tasks.metrics.variance_metrics import PARTS, runs_of
+from lmrel_tasks.metrics.variance_metrics import component_shares, runs_of
 
 SCALARS = ("certainty", "correctness")
-# The jackknife of larger tables takes minutes, and their errors are small.
+# Beyond this many items the jackknife takes seconds, and the errors are small.
 _MAX_JACKKNIFE = 5000
 
 Shares = dict[str, tuple[float, float | None]]
+
+
+@dataclass
+class Values:
+    """Values of the items under every metric and filter."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, array[float]] = field(default_factory=dict)
+
+    def add(self, key: str, sample: Mapping[str, Any]) -> None:
+        """Take the metrics of a sample line; a later one of the same item replaces them."""
+        row = self.rows.setdefault(key, len(self.rows))
+        filter_name = sample.get("filter", "none")
+        for metric in sample.get("metrics") or ():
+            name = f"{metric},{filter_name}"
+            column = self.columns.get(name)
+            if column is None:
+                column = self.columns[name] = array("d")
+            value = sample.get(metric)
+            if not isinstance(value, (int, float)):
+                continue
+            if row >= len(column):
+                column.extend([math.nan] * (row + 1 - len(column)))
+            column[row] = value
+
+    def found(self, keys: Sequence[str]) -> dict[str, np.ndarray]:
+        """``metric,filter`` -> (keys,) values, NaN where an item has none."""
+        rows = np.array([self.rows[key] for key in keys], dtype=np.intp)
+        found = {}
+        for name, column in self.columns.items():
+            values = np.full(len(self.rows), math.nan)
+            values[: len(column)] = column
+            found[name] = values[rows]
+        return found
 
 
 @dataclass
@@ -30,27 +68,25 @@ class Ranks:
     drawing for many at once is faster.
     """
 
-    scores: list[float] = field(default_factory=list)
-    classes: list[int] = field(default_factory=list)
+    scores: array[float] = field(default_factory=lambda: array("d"))
+    classes: array[int] = field(default_factory=lambda: array("q"))
     waiting: list[tuple[int, str, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
 
     def add(self, item: Item) -> None:
         """Take the first condition of an item; one without a label is left out."""
-        score = item_score(item, "conservative")
-        if score is None or not item.conditions:
+        if not item.has_label or not item.conditions:
             return
         answers = item.conditions[0].answers
-        counts = Counter(answer for answer in answers if answer)
-        if math.isfinite(score):
-            best = max(counts[label] for label in item.labels)
-            if any(n == best and answer not in item.labels for answer, n in counts.items()):
-                self.waiting.append((len(self.scores), item.key, answers, item.labels))
-        self.scores.append(score)
+        counts = class_counts(answers)
+        rank, rivals = conservative_rank(counts, item.labels)
+        if rivals:
+            self.waiting.append((len(self.scores), item.key, answers, item.labels))
+        self.scores.append(rank)
         self.classes.append(len(counts))
 
     def found(self) -> np.ndarray:
         """(labelled items,) scores, inf for never sampled."""
-        scores = np.array(self.scores, dtype=np.float64)
+        scores = np.array(self.scores)
         if self.waiting:
             places, keys, answers, labels = map(list, zip(*self.waiting, strict=True))
             table = answer_classes.count_classes(answers, keys=keys)
@@ -59,45 +95,46 @@ class Ranks:
 
 
 @dataclass
+class _Runs:
+    """A number of every run, and how many runs each condition of each item has."""
+
+    values: array[float] = field(default_factory=lambda: array("d"))
+    lengths: list[tuple[int, ...]] = field(default_factory=list)
+
+    def moments(self) -> CellMoments:
+        """(items, conditions) moments of the items that have any run."""
+        conditions = max(map(len, self.lengths))
+        lengths = np.zeros((len(self.lengths), conditions), dtype=np.intp)
+        present = np.arange(conditions) < np.array([[len(row)] for row in self.lengths])
+        lengths[present] = [length for row in self.lengths for length in row]
+        table = np.full((*lengths.shape, max(1, int(lengths.max(initial=0)))), np.nan)
+        table[np.arange(table.shape[-1]) < lengths[..., None]] = self.values
+        cells = cell_moments(table)
+        known = (cells.count > 0).any(axis=1)
+        return CellMoments(cells.count[known], cells.mean[known], cells.within[known])
+
+
+@dataclass
 class Measures:
     """Certainty and correctness of every run, for their components of variance."""
 
-    rows: dict[str, list[list[np.ndarray]]] = field(default_factory=dict)
+    runs: dict[str, _Runs] = field(default_factory=dict)
 
     def add(self, item: Item) -> None:
         for measure in SCALARS:
-            runs = runs_of(item, measure)
-            if runs is not None:
-                self.rows.setdefault(measure, []).append(runs)
+            rows = runs_of(item, measure)
+            if rows is not None:
+                kept = self.runs.setdefault(measure, _Runs())
+                kept.lengths.append(tuple(map(len, rows)))
+                for row in rows:
+                    kept.values.extend(row.tolist())
 
     def shares(self) -> dict[str, Shares]:
         """Measure -> part of the variance -> (percentage, standard error or None)."""
         found = {}
-        for measure, rows in self.rows.items():
-            values = _values(rows)
-            row: Shares = {}
-            for part in PARTS if any(len(one) > 1 for one in rows) else ("item", "run"):
-                metric = METRICS[f"var_{part}"]
-                share = metric.aggregate(values)
-                if math.isfinite(share):
-                    small = len(values) <= _MAX_JACKKNIFE
-                    row[part] = (share, metric.standard_error(values) if small else None)
-            if row:
-                found[measure] = row
+        for measure, runs in self.runs.items():
+            cells = runs.moments()
+            shares = component_shares(cells, errors=len(cells.count) <= _MAX_JACKKNIFE)
+            if shares:
+                found[measure] = shares
         return found
-
-
-def _values(rows: list[list[np.ndarray]]) -> list[ItemValue]:
-    """Moments of every cell, from arrays of differing numbers of conditions and runs."""
-    conditions = max(map(len, rows))
-    width = max(1, max((len(cell) for row in rows for cell in row), default=1))
-    table = np.full((len(rows), conditions, width), np.nan)
-    for place, row in zip(table, rows, strict=True):
-        for line, cell in zip(place, row, strict=False):
-            line[: len(cell)] = cell
-    cells = cell_moments(table)
-    return [
-        ItemValue(0.0, CellMoments(count, mean, within))
-        for count, mean, within in zip(cells.count, cells.mean, cells.within, strict=True)
-        if count.any()
-    ]

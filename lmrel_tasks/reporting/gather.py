@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-import json
 import logging
-import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,61 +11,14 @@ import numpy as np
 
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.variance_metrics import PARTS
-from lmrel_tasks.reporting.columns import SCALARS, Measures, Ranks
+from lmrel_tasks.reporting.columns import SCALARS, Measures, Ranks, Values
 from lmrel_tasks.reporting.headline import Headline, headlines
+from lmrel_tasks.reporting.items import ItemView, LeastStable
 from lmrel_tasks.results import Evaluation, item_of, samples_of
 
 log = logging.getLogger(__name__)
 
 MEASURES = ("meaning", *SCALARS)
-PROMPT_TAIL = 600
-_QUESTIONS = ("question", "problem", "query", "input", "case", "text", "prompt", "goal", "sentence")
-
-
-@dataclass(frozen=True)
-class RunText:
-    """The runs of a cell that have the same text.
-
-    Attributes:
-        text: their text.
-        count: how many they are.
-        answer: their canonical answer.
-        right: whether it is acceptable; None without a label.
-        notes: finish reason, tokens and certainty, in words.
-    """
-
-    text: str
-    count: int
-    answer: str
-    right: bool | None
-    notes: str
-
-
-@dataclass(frozen=True)
-class ItemView:
-    """An item of the list: its question, labels and runs.
-
-    Attributes:
-        key: identity of the document.
-        instability: probability that two of its runs, of whatever condition, answer differently.
-        distinct: number of different texts.
-        runs: number of runs.
-        missing: runs that could not be had.
-        labels: acceptable answers; None if unknown.
-        title: its question, in short.
-        prompt: the end of the first condition's prompt.
-        cells: per condition its name and its texts, the most frequent first.
-    """
-
-    key: str
-    instability: float
-    distinct: int
-    runs: int
-    missing: int
-    labels: tuple[str, ...] | None
-    title: str
-    prompt: str
-    cells: tuple[tuple[str, tuple[RunText, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -108,11 +57,11 @@ class TaskReport:
 
 @dataclass
 class _Seen:
+    items: LeastStable
     keys: list[str] = field(default_factory=list)
-    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    values: Values = field(default_factory=Values)
     ranks: Ranks = field(default_factory=Ranks)
     measures: Measures = field(default_factory=Measures)
-    heap: list[tuple[float, int, int, ItemView]] = field(default_factory=list)
     repeats: int = 0
     runs: int = 0
     missing: int = 0
@@ -129,17 +78,14 @@ def gather(evaluation: Evaluation, task: str, max_items: int = 500) -> TaskRepor
         max_items: how many of the least stable items keep their texts.
     """
     notes: list[str] = []
-    seen = _Seen()
+    seen = _Seen(LeastStable(max_items))
     try:
         for sample in _samples(evaluation, task):
-            _take(seen, sample, max_items)
+            _take(seen, sample)
     except FileNotFoundError as error:
         notes.append(f"Only the table can be shown: {error}.")
     keys = tuple(seen.keys)
-    values = {
-        name: np.array([row.get(key, math.nan) for key in keys])
-        for name, row in seen.values.items()
-    }
+    values = seen.values.found(keys)
     shown = tuple(headlines(evaluation, task, values))
     return TaskReport(
         model=evaluation.model,
@@ -152,7 +98,7 @@ def gather(evaluation: Evaluation, task: str, max_items: int = 500) -> TaskRepor
         classes=np.array(seen.ranks.classes),
         repeats=seen.repeats,
         shares=_shares(seen, shown, evaluation.content.get("configs", {}).get(task, {})),
-        items=tuple(entry[-1] for entry in sorted(seen.heap, reverse=True)),
+        items=seen.items.views(),
         n_items=len(keys),
         notes=tuple(notes),
     )
@@ -169,15 +115,10 @@ def _samples(evaluation: Evaluation, task: str) -> Iterator[dict[str, Any]]:
         yield sample
 
 
-def _take(seen: _Seen, sample: Mapping[str, Any], max_items: int) -> None:
+def _take(seen: _Seen, sample: Mapping[str, Any]) -> None:
     item: Item = sample["_item"]
     filter_name = str(sample.get("filter", "none"))
-    for metric in sample.get("metrics") or ():
-        value = sample.get(metric)
-        if isinstance(value, (int, float)):
-            seen.values.setdefault(f"{metric},{filter_name}", {})[item.key] = float(value)
-        else:
-            seen.values.setdefault(f"{metric},{filter_name}", {})
+    seen.values.add(item.key, sample)
     if seen.keys and filter_name != seen.filter_name:
         return  # the same documents once more, behind another filter
     seen.filter_name = filter_name
@@ -188,89 +129,7 @@ def _take(seen: _Seen, sample: Mapping[str, Any], max_items: int) -> None:
     seen.tokens += sum(t for one in item.conditions for t in one.tokens.tolist() if t == t)
     seen.ranks.add(item)
     seen.measures.add(item)
-    _keep(seen, item, sample, max_items)
-
-
-def _keep(seen: _Seen, item: Item, sample: Mapping[str, Any], max_items: int) -> None:
-    answers = [answer for one in item.conditions for answer in one.answers]
-    texts = {text for one in item.conditions for text in one.texts}
-    instability = _disagreement(answers)
-    order = (instability, len(texts), -len(seen.keys))
-    full = len(seen.heap) >= max_items
-    if full and (not seen.heap or order <= seen.heap[0][:3]):
-        return
-    view = ItemView(
-        key=item.key,
-        instability=instability,
-        distinct=len(texts),
-        runs=len(answers),
-        missing=sum(one.missing for one in item.conditions),
-        labels=item.labels if item.has_label else None,
-        title=_title(sample),
-        prompt=_prompt(sample),
-        cells=tuple(
-            (one.name, _grouped(item, number)) for number, one in enumerate(item.conditions)
-        ),
-    )
-    (heapq.heapreplace if full else heapq.heappush)(seen.heap, (*order, view))
-
-
-def _disagreement(answers: list[str]) -> float:
-    n = len(answers)
-    if n < 2:
-        return 0.0
-    same = sum(count * (count - 1) for count in Counter(answers).values())
-    return 1.0 - same / (n * (n - 1))
-
-
-def _grouped(item: Item, number: int) -> tuple[RunText, ...]:
-    one = item.conditions[number]
-    if not one.texts and one.probabilities is not None:
-        named = zip(item.options, one.probabilities, strict=True)
-        answer = one.answers[0] if one.answers else ""
-        right = item.is_right(answer) if item.has_label else None
-        text = "\n".join(f"{share:.4f}  {option}" for option, share in named)
-        return (RunText(text, 1, answer, right, "option probabilities"),)
-    places: dict[str, list[int]] = {}
-    for at, text in enumerate(one.texts):
-        places.setdefault(text, []).append(at)
-    answers = {answer: one.answers.count(answer) for answer in one.answers}
-    ordered = sorted(
-        places.items(), key=lambda pair: (-answers[one.answers[pair[1][0]]], -len(pair[1]))
-    )
-    return tuple(
-        RunText(
-            text=text,
-            count=len(at),
-            answer=one.answers[at[0]],
-            right=item.is_right(one.answers[at[0]]) if item.has_label else None,
-            notes=_notes(float(one.tokens[at[0]]), float(np.nanmean(one.certainty[at])))
-            if np.isfinite(one.certainty[at]).any()
-            else _notes(float(one.tokens[at[0]]), math.nan),
-        )
-        for text, at in ordered
-    )
-
-
-def _notes(tokens: float, certainty: float) -> str:
-    parts = [f"{tokens:.0f} tokens"] if math.isfinite(tokens) else []
-    parts += [f"certainty {certainty:.2f}"] if math.isfinite(certainty) else []
-    return ", ".join(parts)
-
-
-def _title(sample: Mapping[str, Any]) -> str:
-    """The question as the document has it, or the end of the prompt."""
-    doc = sample.get("doc")
-    fields = doc if isinstance(doc, Mapping) else {}
-    named = [fields[name] for name in _QUESTIONS if isinstance(fields.get(name), str)]
-    return " ".join((named[0] if named else _prompt(sample)[-160:]).split())[:160]
-
-
-def _prompt(sample: Mapping[str, Any]) -> str:
-    asked = sample.get("arguments")
-    first: Any = asked.get("gen_args_0", {}).get("arg_0") if isinstance(asked, Mapping) else None
-    text = first if isinstance(first, str) else json.dumps(sample.get("doc"), ensure_ascii=False)
-    return text if len(text) <= PROMPT_TAIL else "…" + text[-PROMPT_TAIL:]
+    seen.items.add(item, sample)
 
 
 def _shares(
@@ -328,7 +187,8 @@ def _facts(evaluation: Evaluation, task: str, seen: _Seen) -> dict[str, str]:
         "Chat template": (content.get("chat_template_sha") or "")[:12],
         "System instruction": content.get("system_instruction"),
         "Task version": content.get("versions", {}).get(task),
-        "Device and type": " ".join(str(run.get(key) or "") for key in ("device", "model_dtype")),
+        "Device asked for": run.get("device"),
+        "Data type": run.get("model_dtype"),
         "Software": ", ".join(
             f"{name} {content[key]}"
             for name, key in (

@@ -16,7 +16,8 @@ Z = 1.959963984540054
 # What is 0 or 1 of an item by definition, so that "all items alike" is a share too.
 _SHARES = frozenset({
     "acc", "exact_match", "mode_acc", "tar_answer", "tar_raw", "capability_gap", "empty_rate",
-    "missing_rate", "reliability_level",
+    "missing_rate", "reliability_level", "flip_rate_targeted", "flip_rate_benign",
+    "flip_rate_rerun", "flip_rate_fixed_phrase", "benign_missing_rate", "applicable_rate",
 })  # fmt: skip
 
 
@@ -29,7 +30,7 @@ class Headline:
         value: None where it is undefined.
         stderr: the harness's standard error; None without one.
         ci_low, ci_high: 95 % interval; None without one.
-        method: how the interval was found: ``exact`` or ``normal``.
+        method: how the interval was found: ``exact``, ``normal`` or ``own`` (rows of the results).
         higher_is_better: direction; None if unknown.
         n: items with a value; None without samples.
     """
@@ -64,17 +65,38 @@ def headlines(
     directions = evaluation.content.get("higher_is_better", {}).get(task, {})
     for key, value in row.items():
         metric, comma, filter_name = key.partition(",")
-        if not comma or metric.endswith("_stderr"):
+        if not comma or metric.endswith("_stderr") or _is_end(metric, filter_name, row):
             continue
         items = values.get(key)
         present = items[~np.isnan(items)] if items is not None else None
         number = _number(value)
         stderr = _number(row.get(f"{metric}_stderr,{filter_name}"))
-        low, high, method = _interval(metric, number, stderr, present)
+        own = [_number(row.get(_end(metric, end, filter_name))) for end in _ENDS]
+        if None in own:
+            low, high, method = _interval(metric, number, stderr, present)
+        else:
+            low, high, method = *own, "own"
         yield Headline(
             metric, filter_name, number, stderr, low, high, method, directions.get(metric),
             None if present is None else len(present),
         )  # fmt: skip
+
+
+_ENDS = ("_ci_low", "_ci_high")
+
+
+def _end(metric: str, end: str, filter_name: str) -> str:
+    """Key of an end of the interval that a metric brings itself."""
+    name, at, condition = metric.partition("@")
+    return f"{name}{end}{at}{condition},{filter_name}"
+
+
+def _is_end(metric: str, filter_name: str, row: Mapping[str, object]) -> bool:
+    name, at, condition = metric.partition("@")
+    return any(
+        name.endswith(end) and f"{name.removesuffix(end)}{at}{condition},{filter_name}" in row
+        for end in _ENDS
+    )
 
 
 def _number(value: object) -> float | None:

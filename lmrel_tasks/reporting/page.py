@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import accumulate, repeat
+from operator import mul
 from typing import Any
 
 from lmrel_tasks.reporting.differences import Segments, shortened, visible, word_differences
 from lmrel_tasks.reporting.drawing import Figure, data_address
 from lmrel_tasks.reporting.figures import FIGURES
-from lmrel_tasks.reporting.gather import ItemView, TaskReport
+from lmrel_tasks.reporting.gather import TaskReport
 from lmrel_tasks.reporting.headline import Headline, headlines
+from lmrel_tasks.reporting.items import ItemView
 from lmrel_tasks.results import Evaluation
 
 MAX_BYTES = 5_000_000
 # Texts are cut to about this size, which a browser opens well within two seconds.
 _AIM = 3_200_000
 _LONGEST, _SHORTEST = 6000, 60
+# Of the items, where not all can be listed.
+_SHARES = tuple(accumulate(repeat(0.6, 10), mul, initial=1.0))[::-1]
 
 
 @dataclass(frozen=True)
@@ -59,29 +64,38 @@ def render(
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.filters.update(number=_number, interval=_interval, breakable=_breakable)
-    template = environment.get_template("report.html.j2")
+    template, of_item = map(environment.get_template, ("report.html.j2", "item.html.j2"))
     sections = [
         _Section(one, tuple(fig for make in FIGURES if (fig := make(one))), _table(one))
         for one in reports
     ]
-    length, share = _first_length(reports, min(max_bytes, _AIM)), 1.0
-    while True:
-        listed = [_items(one, length, share) for one in reports]
-        text: str = template.render(
-            title=title,
-            sections=sections,
-            items=listed,
-            overview=_overview(evaluations, reports),
-            models=list(dict.fromkeys(one.model for one in reports)),
-            version=version("lmrel"),
-        )
-        size = len(text.encode("utf-8", "replace"))
-        if size <= max_bytes or (length <= _SHORTEST and share < 0.01):
+    shown = {
+        "title": title,
+        "sections": sections,
+        "overview": _overview(evaluations, reports),
+        "models": list(dict.fromkeys(one.model for one in reports)),
+        "version": version("lmrel"),
+    }
+
+    def page(items: Sequence[_Items], share: float = 1.0) -> tuple[str, int]:
+        text: str = template.render(items=[one.first(share) for one in items], **shown)
+        return text, len(text.encode("utf-8", "replace"))
+
+    length = _first_length(reports, min(max_bytes, _AIM))
+    while length > _SHORTEST:
+        text, size = page([_Items(one, of_item, length) for one in reports])
+        if size <= max_bytes:
             return text
-        if length > _SHORTEST:
-            length = max(_SHORTEST, int(min(length * 0.6, length * max_bytes / size)))
-        else:
-            share *= 0.6
+        length = max(_SHORTEST, int(min(length * 0.6, length * max_bytes / size)))
+    # Texts cannot be shorter. From few items to many, so that none is made in vain.
+    items = [_Items(one, of_item, _SHORTEST) for one in reports]
+    text, _ = page(items, _SHARES[0])
+    for share in _SHARES[1:]:
+        more, size = page(items, share)
+        if size > max_bytes:
+            break
+        text = more
+    return text
 
 
 # What the first table shows, as far as the results have it.
@@ -129,9 +143,21 @@ def _first_length(reports: Sequence[TaskReport], max_bytes: int) -> int:
     return _LONGEST
 
 
-def _items(report: TaskReport, length: int, share: float) -> list[dict[str, Any]]:
-    kept = report.items[: max(1, int(len(report.items) * share))]
-    return [_item(one, length) for one in kept]
+class _Items:
+    """The items of a task as HTML, each made when it is first asked for."""
+
+    def __init__(self, report: TaskReport, template: Any, length: int) -> None:
+        self.report, self.template, self.length = report, template, length
+        self.made: list[Any] = []
+
+    def first(self, share: float) -> list[Any]:
+        """This share of the items, one at least if there is any."""
+        from markupsafe import Markup
+
+        number = max(1, int(len(self.report.items) * share))
+        for item in self.report.items[len(self.made) : number]:
+            self.made.append(Markup(self.template.render(_item(item, self.length))))
+        return self.made[:number]
 
 
 def _item(item: ItemView, length: int) -> dict[str, Any]:
@@ -163,7 +189,10 @@ def _table(report: TaskReport) -> str:
 
 
 def _number(value: float | None, digits: int = 3) -> str:
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+    if value is None:
+        return "–"
+    small = 0 < abs(value) < 0.5 * 10**-digits
+    return f"{value:{'.1e' if small else f'.{digits}f'}}".replace("-", "−")
 
 
 def _breakable(name: str) -> Any:

@@ -21,7 +21,7 @@ from lmrel_tasks.filters.canonical import canonical
 from lmrel_tasks.identity import cell_key, model_identity, run_key
 from lmrel_tasks.metrics.stopping import next_round
 from lmrel_tasks.request import NOT_DRAWN, Plan, SampleRequest
-from lmrel_tasks.run import Capture, Run
+from lmrel_tasks.run import Capture, Run, share_captures
 from lmrel_tasks.sampling import Cell, run_seed, sample_runs
 from lmrel_tasks.sampling.api_facts import server_facts
 from lmrel_tasks.sampling.identical import identical_texts_warning
@@ -59,6 +59,16 @@ class Progress:
             logprobs=settings.logprobs,  # type: ignore[arg-type]
             options=self.options,
         )
+
+    def add(self, runs: Mapping[int, Run]) -> None:
+        """Put runs with the cell's others."""
+        self.runs.update(runs)
+        if len(self.runs) == self.wanted:
+            self.finish()
+
+    def finish(self) -> None:
+        """Make a cell that gets no more runs smaller."""
+        share_captures([self.runs[index] for index in sorted(self.runs)])
 
     @property
     def options(self) -> dict[str, Any]:
@@ -230,7 +240,7 @@ def _draw(lm: Any, cells: Sequence[Progress], shelf: Shelf) -> Iterator[Run]:
         waiting = [one for one, _ in asked if one.rule]
         for one, indices in asked:
             kept = shelf.kept(one, indices)
-            one.runs.update(kept)
+            one.add(kept)
             if any(not run.missing for run in kept.values()):
                 server_facts(lm).answered_before = True
             yield from kept.values()
@@ -241,9 +251,12 @@ def _draw(lm: Any, cells: Sequence[Progress], shelf: Shelf) -> Iterator[Run]:
             continue
         for position, index, run in sample_runs(lm, [one.cell(left) for one, left in short]):
             one = short[position][0]
-            one.runs[index] = run
             shelf.keep(one, index, run)
+            one.add({index: run})
             yield run
+    for one in cells:
+        if len(one.runs) < one.wanted:
+            one.finish()
 
 
 def _warn_if_identical(cells: Sequence[Progress]) -> None:
