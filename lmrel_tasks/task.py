@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from lm_eval.api.instance import Instance
 
@@ -65,6 +66,7 @@ class RepeatedTask(AskingTask):
                 filtered = _with_captures(request.filtered_resps[filters.name], request)
                 request.filtered_resps[filters.name] = _in_original_letters(filtered, request.doc)
                 request.resps = runs
+        self._warn_of_runs_without_answer(requests)
         self._find_available(requests)
         return None
 
@@ -75,6 +77,7 @@ class RepeatedTask(AskingTask):
             by_doc.setdefault(request.doc_id, []).append(request)
         names = list(requests[0].filtered_resps) if requests else []
         found: set[str] = set()
+        seen = _Seen()
         for cells in by_doc.values():
             for name in names:
                 sought = [key for key in self.own if key not in found]
@@ -82,6 +85,7 @@ class RepeatedTask(AskingTask):
                     break
                 doc = original(cells[0].doc)
                 item = self._item(doc, [cell.filtered_resps[name] for cell in cells])
+                seen.add(item)
                 found |= {key for key in sought if self._value(self.own[key], item) is not None}
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             gathered: list[Any] = [None] * torch.distributed.get_world_size()
@@ -93,14 +97,43 @@ class RepeatedTask(AskingTask):
                 "task %s: no value for %s, left out of the results%s",
                 self.config.task,
                 ", ".join(left_out),
-                self._why(left_out),
+                self._why(left_out, seen),
             )
         self._available = [key for key in self.own if key in found]
 
-    def _why(self, left_out: Sequence[str]) -> str:
+    def _why(self, left_out: Sequence[str], seen: _Seen) -> str:
         needs = {need for key in left_out for need in self.own[key].needs}
-        reasons = [text for need, text in _REASONS.items() if need in needs]
-        return f" ({'; '.join(reasons)})" if reasons else ""
+        empty = [one.name for one in self.conditions if one.name not in seen.texts]
+        where = f" under {', '.join(empty)}" if len(self.conditions) > 1 else ""
+        reasons = {
+            "the model gives no token log-probabilities": "logprobs" in needs and not seen.captured,
+            "no filter `embed`": "embeddings" in needs and not seen.embedded and not empty,
+            f"every run is empty{where}": bool(empty) and self.OUTPUT_TYPE == "generate_until",
+            "the documents carry no answer": "labels" in needs and not seen.labelled,
+            "the task declares one condition only": "conditions" in needs
+            and len(self.conditions) == 1,
+            "no item has both original and targeted answers, and every baseline": "targeted"
+            in needs,
+        }
+        given = [reason for reason, holds in reasons.items() if holds]
+        return f" ({'; '.join(given)})" if given else ""
+
+    def _warn_of_runs_without_answer(self, requests: Sequence[SampleRequest]) -> None:
+        if self._answer is None:
+            return
+        cells: dict[tuple[str, int], list[Run]] = {}
+        for request in requests:
+            for name, runs in request.filtered_resps.items():
+                cells.setdefault((name, request.idx), []).extend(_runs(runs))
+        for (name, index), runs in cells.items():
+            lost = [run for run in runs if run.answer == "" and not run.missing]
+            if 2 * len(lost) > len(runs):
+                log.warning(
+                    "task %s, filter %s, condition %s: %d of %d runs hold no answer of kind %s; "
+                    "they are wrong in acc and left out of agreement. One of them: %r",
+                    self.config.task, name, self.conditions[index].name, len(lost), len(runs),
+                    self._answer["kind"], str(lost[0])[:120],
+                )  # fmt: skip
 
     def process_results(self, doc: Any, results: Sequence[Any]) -> dict[str, Any]:
         """Values of all metrics for one item.
@@ -192,13 +225,18 @@ class RepeatedTask(AskingTask):
         return RunsRecord(record, cells)
 
 
-_REASONS = {
-    "logprobs": "the model gives no token log-probabilities",
-    "embeddings": "no filter `embed`, or only empty texts",
-    "labels": "the documents carry no answer",
-    "conditions": "the task declares one condition only",
-    "targeted": "no item has both original and targeted answers, and every baseline",
-}
+class _Seen:
+    """What the items have that metrics need."""
+
+    def __init__(self) -> None:
+        self.captured = self.embedded = self.labelled = False
+        self.texts: set[str] = set()
+
+    def add(self, item: Item) -> None:
+        self.captured |= any(np.isfinite(one.certainty).any() for one in item.conditions)
+        self.embedded |= item.cells is not None
+        self.labelled |= item.has_label
+        self.texts |= {one.name for one in item.conditions if any(map(str.strip, one.texts))}
 
 
 def _kind(cells: Sequence[Sequence[Run]]) -> str | None:

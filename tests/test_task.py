@@ -135,6 +135,29 @@ def test_without_capture_internal_metrics_are_left_out_with_one_warning(tmp_path
     assert len(told) == 1 and "log-probabilities" in told[0].getMessage()
 
 
+def test_reasons_name_the_conditions_whose_runs_are_all_empty(tmp_path, caplog):
+    write_task(
+        tmp_path, "t", ITEMS, metric_list=[{"metric": "internal_reproducibility"}],
+        metadata={"lmrel": {"conditions": [
+            {"name": "plain"}, {"name": "mute", "description": "Say nothing. "},
+        ]}},
+    )  # fmt: skip
+    silent = Run("", Capture(finish_reason="stop"))
+    evaluate(ScriptedLM(lambda p, r: silent if "nothing" in p else "x"), tmp_path, "t")
+    assert "left out of the results (every run is empty under mute)" in caplog.text
+
+
+def test_runs_without_an_answer_are_told(tmp_path, caplog):
+    filters = [{"name": "none", "filter": [{"function": "answer", "kind": "numeric"}]}]
+    items = [{"question": f"{n}?", "answer": "7"} for n in range(6)]
+    write_task(tmp_path, "t", items, filter_list=filters)
+    evaluate(ScriptedLM(lambda p, r: "none" if r else "7"), tmp_path, "t")
+    assert "18 of 24 runs hold no answer of kind numeric" in caplog.text
+    caplog.clear()
+    evaluate(ScriptedLM(lambda p, r: "none" if r % 2 else "7"), tmp_path, "t")
+    assert "hold no answer" not in caplog.text
+
+
 def test_item_whose_every_run_is_empty(tmp_path):
     items = [*ITEMS, {"question": "q6?", "answer": "yes"}]
     write_task(tmp_path, "t", items, metric_list=[
