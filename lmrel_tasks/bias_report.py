@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from lmrel_tasks.bias_sentences import AGAINST, sentence
+from lmrel_tasks.markdown import counted
 from lmrel_tasks.metrics.bias_items import Family, complete, family, panel_of
 from lmrel_tasks.metrics.bias_totals import direction_test
 from lmrel_tasks.metrics.direction import DirectionTest
@@ -22,13 +24,6 @@ log = logging.getLogger(__name__)
 
 METRICS = ("flip", "jsd", "kl", "mi")
 KNOWN = (*PER_ITEM, *AGGREGATE, "direction")
-# How a baseline reads in a sentence.
-_AGAINST = {
-    "benign": "rewording",
-    "rerun": "asking again",
-    "fixed_phrase": "an irrelevant sentence in front",
-}
-_UNITS = {"jsd": "bits", "kl": "bits", "mi": "bits", "phi": "", "log_odds": "log-odds"}
 
 
 @dataclass(frozen=True)
@@ -43,10 +38,11 @@ class Row:
         benign_missing: items left out because they have no benign paraphrase.
         targeted, baseline: mean effect of the targeted edit and of the baseline.
         excess: their difference; the slope for ``direction``.
-        ci_low, ci_high: its interval.
+        ci_low, ci_high: its interval; NaN where the items are too few or too much alike for one.
         p, p_adjusted: raw p-value, and adjusted for the family.
         effect_size: mean of the item differences over their standard deviation.
-        mde: smallest mean difference that so many items find with power 0.8 at 5 %.
+        mde: smallest mean difference that so many items find with power 0.8 at 5 %; NaN where the
+            item differences are all the same.
         sentence: what it means.
         note: what is degenerate.
     """
@@ -79,12 +75,14 @@ class Options:
     """How the family is tested; arguments of `lmrel_tasks.metrics.excess.excess`.
 
     Attributes:
+        metrics: of `KNOWN`; by default `METRICS`, and ``direction`` for edits in two directions.
         adjust: method of `lmrel_tasks.metrics.paired.adjust_pvalues`.
         outcome: option that the direction regression looks at.
-        cluster: field of the documents that says what an item belongs to, for the regression.
+        cluster: field of the documents that says what an item belongs to, for the regression. Both
+            are by default those of the task's metric ``direction_beta``.
     """
 
-    metrics: Sequence[str] = METRICS
+    metrics: Sequence[str] | None = None
     baseline: str = "benign"
     test: str | None = None
     alternative: str | None = None
@@ -94,7 +92,7 @@ class Options:
     confidence: float = 0.95
     alpha: float = 0.05
     adjust: str = "holm"
-    outcome: int | str = 0
+    outcome: int | str | None = None
     cluster: str | None = None
 
 
@@ -106,7 +104,9 @@ class _Group:
     task: str
     perturbation: str
     read: str
-    families: list[Family]
+    outcome: int | str = 0
+    cluster: str | None = None
+    families: list[Family] = field(default_factory=list)
     not_applicable: int = 0
     benign_missing: int = 0
 
@@ -144,6 +144,7 @@ def bias_rows(paths: Sequence[str], options: Options, tasks: Sequence[str] = ())
 
 def _groups(evaluation: Evaluation, task: str, options: Options) -> Iterator[_Group]:
     found: dict[str, _Group] = {}
+    regression = _regression(evaluation, task, options)
     try:
         for sample in samples_of(evaluation, task):
             item = item_of(sample)
@@ -151,7 +152,9 @@ def _groups(evaluation: Evaluation, task: str, options: Options) -> Iterator[_Gr
                 if role != "targeted":
                     continue
                 read = (sample.get("lmrel") or {}).get("read", "samples")
-                group = found.setdefault(name, _Group(evaluation.model, task, name, read, []))
+                group = found.setdefault(
+                    name, _Group(evaluation.model, task, name, read, *regression)
+                )
                 _add(group, item, name, options)
     except FileNotFoundError as error:
         configured = evaluation.content["configs"].get(task, {}).get("metadata") or {}
@@ -159,6 +162,18 @@ def _groups(evaluation: Evaluation, task: str, options: Options) -> Iterator[_Gr
             raise
         log.debug("task %s left out: %s", task, error)
     yield from found.values()
+
+
+def _regression(
+    evaluation: Evaluation, task: str, options: Options
+) -> tuple[int | str, str | None]:
+    """Outcome and clusters of the direction regression: the user's, else the task's own."""
+    listed = evaluation.content["configs"].get(task, {}).get("metric_list") or ()
+    own: Mapping[str, Any] = next(
+        (one for one in listed if one.get("metric") == "direction_beta"), {}
+    )
+    outcome = own.get("outcome", 0) if options.outcome is None else options.outcome
+    return outcome, options.cluster or own.get("cluster")
 
 
 def _roles(item: Item) -> dict[str, Any]:
@@ -170,10 +185,11 @@ def _add(group: _Group, item: Item, name: str, options: Options) -> None:
     if condition is not None and not condition.applicable:
         group.not_applicable += 1
         return
-    directed = "direction" in options.metrics
-    one = family(
-        item, name, options.cluster if directed else None, options.outcome if directed else 0
-    )
+    if options.metrics is None:
+        directed = condition is not None and "direction" in condition.info
+    else:
+        directed = "direction" in options.metrics
+    one = family(item, name, group.cluster if directed else None, group.outcome if directed else 0)
     if one is None:
         return
     if not complete(one):
@@ -183,14 +199,18 @@ def _add(group: _Group, item: Item, name: str, options: Options) -> None:
 
 
 def _tests(group: _Group, options: Options) -> Iterator[Row]:
-    for metric in options.metrics:
+    metrics = options.metrics
+    if metrics is None:
+        signs = {one.direction for one in group.families if not math.isnan(one.direction)}
+        metrics = (*METRICS, "direction") if len(signs) > 1 else METRICS
+    for metric in metrics:
         if metric == "direction":
             yield _direction_row(group, options)
             continue
         baseline = options.baseline
         usable = [one for one in group.families if baseline in one.baselines]
         if not usable:
-            kind = _AGAINST[baseline]
+            kind = AGAINST[baseline]
             yield _row(group, metric, options, note=f"no item has answers to {kind}")
             continue
         try:
@@ -217,6 +237,7 @@ def _row(
     group: _Group, metric: str, options: Options, found: Excess | None = None, note: str = ""
 ) -> Row:
     nan = math.nan
+    low, high = _ends(found.ci_low, found.ci_high) if found else (nan, nan)
     return Row(
         model=group.model, task=group.task, perturbation=group.perturbation, metric=metric,
         test=found.test if found else "", alternative=found.alternative if found else "",
@@ -224,12 +245,18 @@ def _row(
         benign_missing=group.benign_missing,
         targeted=found.targeted if found else nan,
         baseline=found.baseline_value if found else nan, excess=found.excess if found else nan,
-        ci_low=found.ci_low if found else nan, ci_high=found.ci_high if found else nan,
+        ci_low=low, ci_high=high,
         p=found.pvalue if found else nan, p_adjusted=nan,
         effect_size=found.effect_size if found else nan,
         mde=found.minimum_detectable_effect if found else nan, sentence="",
         note=found.note if found else note,
     )  # fmt: skip
+
+
+def _ends(low: float, high: float) -> tuple[float, float]:
+    """An interval as it stands; NaN where it is the whole line or a point, which tells nothing."""
+    told = (math.isfinite(low) or math.isfinite(high)) and high - low > 1e-12
+    return (low, high) if told else (math.nan, math.nan)
 
 
 def _direction_row(group: _Group, options: Options) -> Row:
@@ -248,51 +275,6 @@ def _direction_fields(found: DirectionTest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sentence(row: Row, p: float, options: Options) -> str:
-    """What a test says, in plain words.
-
-    Args:
-        row: the test.
-        p: its adjusted p-value.
-    """
-    if math.isnan(p):
-        return f"not tested: {row.note or 'the measure does not exist here'}"
-    against = _AGAINST[options.baseline]
-    interval = _interval(row, options)
-    if row.metric == "direction":
-        if p >= options.alpha:
-            return f"no trend with the direction of the edit ({interval})"
-        return f"follows the direction of the edit: {row.excess:+.2f} log-odds per unit, {interval}"
-    if p >= options.alpha:
-        least = ""
-        if math.isfinite(row.mde) and row.mde > 0:
-            least = f"; {row.n} items find {_amount(row.mde, row.metric)} or more"
-        return f"indistinguishable from {against}{least}"
-    above = row.excess > 0
-    if row.metric in AGGREGATE:
-        # These fall when answers change.
-        above = not above
-    moved = "above" if above else "below"
-    return f"{moved} {against}: {_amount(row.excess, row.metric, sign=True)}, {interval}"
-
-
-def _amount(value: float, metric: str, sign: bool = False) -> str:
-    plus = "+" if sign else ""
-    if metric == "flip":
-        return f"{100 * value:{plus}.1f} points"
-    unit = _UNITS.get(metric, "")
-    return f"{value:{plus}.2g} {unit}".strip()
-
-
-def _interval(row: Row, options: Options) -> str:
-    percent = f"{100 * options.confidence:g} % CI"
-    if math.isnan(row.ci_low) or math.isnan(row.ci_high):
-        return f"no {percent}"
-    scale = 100 if row.metric == "flip" else 1
-    places = ".1f" if row.metric == "flip" else ".2g"
-    return f"{percent} {scale * row.ci_low:{places}} to {scale * row.ci_high:{places}}"
-
-
 def family_table(rows: Sequence[Row], options: Options) -> Table:
     """The rows as a table, with one finding each."""
     columns = tuple(asdict(rows[0]))
@@ -301,8 +283,8 @@ def family_table(rows: Sequence[Row], options: Options) -> Table:
         for row in rows
     )
     title = (
-        f"Baseline-adjusted bias: targeted edit against {_AGAINST[options.baseline]}, "
-        f"p adjusted by {options.adjust} over {len(rows)} tests"
+        f"Baseline-adjusted bias: targeted edit against {AGAINST[options.baseline]}, "
+        f"p adjusted by {options.adjust} over {counted(len(rows), 'test')}"
     )
     return Table("family", title, columns, tuple(tuple(asdict(r).values()) for r in rows), findings)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -39,8 +41,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``lmrel``.
 
     Returns:
-        the exit status: 0 for success, 2 for wrong use or bad input.
+        the exit status: 0 for success, 2 for wrong use or bad input, 141 where nobody reads the
+        output to its end (``| head``), as for other commands of a shell.
     """
+    try:
+        status = _main(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still to be written, at exit too, has no reader.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return status
+
+
+def _main(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog="lmrel",
@@ -72,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         return int(arguments.handler(arguments) or 0)
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError, RuntimeError) as error:
         print(f"lmrel {chosen}: {error}", file=sys.stderr)
         return 2

@@ -5,13 +5,20 @@ Every function takes studies and returns a `Table` whose findings are plain sent
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmrel_tasks.metrics import agreement, cosine
-from lmrel_tasks.metrics.comparisons import compare_conditions, friedman, holm, noninferiority
+from lmrel_tasks.metrics.comparisons import (
+    Noninferiority,
+    compare_conditions,
+    friedman,
+    holm,
+    noninferiority,
+)
 from lmrel_tasks.metrics.correctness import compare_groups, mixed_comparison
 from lmrel_tasks.metrics.cosine import CellSums
 from lmrel_tasks.metrics.entropy import certainty_reproducibility, nanmean
@@ -111,10 +118,17 @@ def pairwise(
                     f"{abs(one.difference):.3f} on average over {one.n} items (Wilcoxon "
                     f"{p_text(one.wilcoxon_pvalue_adjusted)}, Holm)."
                 )
-        smallest = min((one.wilcoxon_pvalue_adjusted for one in pairs), default=np.nan)
-        if not smallest < LEVEL:
-            told = "no test is defined" if np.isnan(smallest) else f"smallest {p_text(smallest)}"
-            findings.append(f"{where[0]}: no two {what} differ in {metric} ({told}, Holm).")
+        tested = [p for one in pairs if not np.isnan(p := one.wilcoxon_pvalue_adjusted)]
+        if not tested:
+            findings.append(
+                f"{where[0]}: {metric} cannot be compared: no item has a value of it under two "
+                f"{what}."
+            )
+        elif not min(tested) < LEVEL:
+            findings.append(
+                f"{where[0]}: no two {what} differ in {metric} (smallest {p_text(min(tested))}, "
+                "Holm)."
+            )
     return Table(
         "pairs", f"{where[0]} ({where[1]}): {what} compared in pairs, paired by item",
         (
@@ -262,13 +276,18 @@ def equivalence(
             both = ~np.isnan(values[:, p] - values[:, at])
             if p == at or both.sum() < 2:
                 continue
-            test = noninferiority(values[:, p], values[:, at], margin)
+            loss = _LARGEST_LOSS.get(metric, 1.0)
+            test = noninferiority(values[:, p], values[:, at], margin, largest_loss=loss)
+            unjudged = test.alike and not test.noninferior and test.difference > -margin
             rows.append(
                 (
                     *where, metric, name, reference, test.n, test.difference, test.lower_bound,
-                    margin, test.noninferior,
+                    margin, "cannot be judged" if unjudged else test.noninferior,
                 )
             )  # fmt: skip
+            if unjudged:
+                findings.append(_unjudged(where[0], name, reference, metric, test, loss))
+                continue
             verdict = "is" if test.noninferior else "is not shown to be"
             findings.append(
                 f"{where[0]}: {name} {verdict} noninferior to {reference} in {metric} by the "
@@ -283,3 +302,25 @@ def equivalence(
         ),
         tuple(rows), tuple(findings),
     )  # fmt: skip
+
+
+# A cosine may fall from 1 to -1; the other metrics lie between 0 and 1.
+_LARGEST_LOSS = {"semantic_repeatability": 2.0}
+
+
+def _unjudged(
+    task: str, name: str, reference: str, metric: str, test: Noninferiority, loss: float
+) -> str:
+    """What items that all differ alike leave open, and how many of them would not."""
+    exact = "agree exactly" if test.difference == 0 else f"differ by {test.difference:+.3f}"
+    # (1 - q) d - q loss > -margin for q = 1 - alpha**(1/n)
+    share = (test.difference + test.margin) / (test.difference + loss)
+    needed = ""
+    if 0 < share < 1:
+        items = math.floor(math.log(test.alpha) / math.log1p(-share)) + 1
+        needed = f"; {items} such items would rule it out"
+    return (
+        f"{task}: whether {name} is noninferior to {reference} in {metric} cannot be judged: all "
+        f"{test.n} items {exact}, which leaves a loss of {-test.lower_bound:.3f} possible, more "
+        f"than the margin {test.margin:g}{needed}."
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -70,6 +71,69 @@ def find_contestants(paths: Sequence[str | Path], names: Sequence[str] = ()) -> 
             f"only one model, {found[0].model}, in {found[0].given}; give the results of two or "
             "more (several dates of one model: give the results_*.json files)"
         )
+    return _named(found, names)
+
+
+def named_evaluations(
+    paths: Sequence[str | Path], names: Sequence[str] = (), *, latest: bool = True
+) -> list[tuple[Evaluation, str]]:
+    """Every evaluation below some paths once, and a name that tells it from others of its tasks.
+
+    Args:
+        paths: folders, searched to the bottom, or results files.
+        names: as in `find_contestants`; a single model may have one too.
+        latest: keep only the newest evaluation of each model, folder and task set of a path.
+
+    Returns:
+        in the order of the paths, the models and the dates. Where evaluations of one task would
+        have one name, they get their date behind it, or their folder where that is not enough.
+
+    Raises:
+        FileNotFoundError: if a path holds no readable results.
+        ValueError: if the names do not fit.
+    """
+    found: dict[tuple[str, str], list[Evaluation]] = {}
+    seen: set[Path] = set()
+    for given in map(str, paths):
+        for one in find_evaluations([given], latest=latest):
+            if (place := one.path.resolve()) not in seen:
+                seen.add(place)
+                found.setdefault((given, one.model), []).append(one)
+    several = [
+        Contestant("", model, given, tuple(sorted(theirs, key=lambda one: one.date)))
+        for (given, model), theirs in found.items()
+    ]
+    return [
+        (one, who.name + more)
+        for who in _named(several, names)
+        for one, more in _distinct(who.evaluations)
+    ]
+
+
+def _distinct(evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, str]]:
+    """What tells the evaluations of one name apart, empty where no task is in two of them."""
+    whole: list[Callable[[Evaluation], str]] = [
+        lambda one: "",
+        lambda one: f" ({_readable(one.date)})",
+        lambda one: f" ({one.path.parent})",
+    ]
+    for told in whole:
+        ends = [told(one) for one in evaluations]
+        pairs = [
+            (task, end) for one, end in zip(evaluations, ends, strict=True) for task in one.tasks
+        ]
+        if len(set(pairs)) == len(pairs):
+            return list(zip(evaluations, ends, strict=True))
+    return [(one, f" ({one.path})") for one in evaluations]
+
+
+def _readable(date: str) -> str:
+    """``2026-12-31 23:59:59`` of the harness's stamp, which has "-" for ":"; others as they are."""
+    day, at, time = date.partition("T")
+    return f"{day} {re.sub(r'[.].*', '', time).replace('-', ':')}" if at else date
+
+
+def _named(found: Sequence[Contestant], names: Sequence[str]) -> list[Contestant]:
     if names and (len(names) != len(found) or len(set(names)) != len(names)):
         raise ValueError(
             f"--name must be given once for each of {', '.join(one.model for one in found)}, "

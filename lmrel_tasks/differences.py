@@ -7,7 +7,6 @@ contestants share; its standard error is clustered by document.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,6 +23,7 @@ from lmrel_tasks.metrics.paired_difference import paired_difference
 from lmrel_tasks.metrics.power import minimum_detectable_effect
 from lmrel_tasks.metrics.registry import mean
 from lmrel_tasks.paired_results import PairedTask
+from lmrel_tasks.shares import base_name, is_share
 
 FloatArray = NDArray[np.float64]
 
@@ -39,7 +39,8 @@ class Difference:
         first_value, second_value: theirs, over the shared items.
         difference: first minus second.
         stderr: clustered standard error of the difference.
-        ci_low, ci_high: two-sided interval of it, not adjusted for the family.
+        ci_low, ci_high: two-sided interval of it, not adjusted for the family; NaN where all
+            items differ alike and the metric is without bounds, since no spread bounds nothing.
         method: name of the test.
         pvalue: two-sided.
         pvalue_adjusted: Holm over the whole table; NaN until `adjusted`.
@@ -89,7 +90,7 @@ def kind_of(paired: PairedTask, metric: str) -> str:
     By the metric's registered aggregation where it is ours; otherwise by whether the reported
     number is the mean of the items' values, for everyone whose sample file is complete.
     """
-    base = _listed_as(paired, re.split("[@:]", metric)[0])
+    base = _listed_as(paired, base_name(metric))
     if base in METRICS:
         if METRICS[base].aggregate is mean:
             return "mean"
@@ -124,6 +125,35 @@ def _reported(paired: PairedTask, who: Any, metric: str) -> tuple[float, float]:
     return value, error
 
 
+def _is_share(paired: PairedTask, metric: str) -> bool:
+    """Whether every item of everyone counts 0 or 1 by definition."""
+    shown = _listed_as(paired, base_name(metric))
+    alone = "@" in metric
+    return all(is_share(shown, _runs(paired, who, alone)) for who in paired.contestants)
+
+
+def _runs(paired: PairedTask, who: Any, one_condition: bool) -> int:
+    """Runs per item that a metric of one of this package's tasks averages over."""
+    evaluation = who.newest(paired.task)
+    config = (evaluation.content.get("configs") or {}).get(paired.task) if evaluation else None
+    own = ((config or {}).get("metadata") or {}).get("lmrel")
+    if not config or not own:
+        return 1
+    prompts = own.get("conditions") or ()
+    several = isinstance(prompts, (list, tuple, Mapping)) and not one_condition
+    return int(config.get("repeats") or 1) * max(1, len(prompts) if several else 1)
+
+
+def _is_bounded(values: FloatArray, metric: str) -> bool:
+    """Whether a metric lies in [0, 1]: all items do, and it is no quantity without such bounds."""
+    open_ended = any(part in metric for part in _OPEN_ENDED)
+    return not open_ended and bool(values.size and values.min() >= 0 and values.max() <= 1)
+
+
+# Entropies in bits, divergences, log-odds and counts, which may all be small.
+_OPEN_ENDED = ("entropy", "kl_", "log_odds", "direction", "size", "samples_used", "_excess")
+
+
 def _direction(paired: PairedTask, metric: str) -> bool | None:
     for who in paired.contestants:
         evaluation = who.newest(paired.task)
@@ -131,7 +161,7 @@ def _direction(paired: PairedTask, metric: str) -> bool | None:
         known = (row.get(paired.task) or {}).get(metric)
         if isinstance(known, bool):
             return known
-    registered = METRICS.get(_listed_as(paired, re.split("[@:]", metric)[0]))
+    registered = METRICS.get(_listed_as(paired, base_name(metric)))
     return None if registered is None else registered.higher_is_better
 
 
@@ -171,14 +201,15 @@ def task_differences(
                 "compared as reliability_level."
             )
             continue
-        better = _direction(paired, metric)
+        better, share = _direction(paired, metric), _is_share(paired, metric)
         values = paired.values(metric)
         there = np.isfinite(values).all(axis=0)
         kept, lost = values[:, there], int((~there).sum())
+        bounded = _is_bounded(kept, metric)
         for a, b in combinations(range(len(paired.contestants)), 2):
             first, second = paired.contestants[a], paired.contestants[b]
             if kind == "reported":
-                one = _unpaired(paired, metric, a, b, confidence_level)
+                one = _unpaired(paired, metric, a, b, confidence_level, bounded)
                 if one is None:
                     told.append(
                         f"{paired.task}: {shown} is no mean over items and has no standard error "
@@ -195,7 +226,8 @@ def task_differences(
             else:
                 test, error = paired_difference(
                     kept[a], kept[b], None if whole is None else whole[there].tolist(), kind=kind,
-                    confidence_level=confidence_level, n_resamples=n_resamples,
+                    share=share, bounded=bounded, confidence_level=confidence_level,
+                    n_resamples=n_resamples,
                 )  # fmt: skip
                 shrink = kept.shape[1] / (kept.shape[1] + 1) if kind == "level" else 1.0
                 number_a, number_b = (float(kept[x].mean()) * shrink for x in (a, b))
@@ -213,7 +245,7 @@ def task_differences(
 
 
 def _unpaired(
-    paired: PairedTask, metric: str, a: int, b: int, confidence_level: float
+    paired: PairedTask, metric: str, a: int, b: int, confidence_level: float, bounded: bool
 ) -> tuple[float, float, PairedTest, float] | None:
     pairs = [_reported(paired, paired.contestants[x], metric) for x in (a, b)]
     if any(math.isnan(number) for pair in pairs for number in pair):
@@ -221,13 +253,16 @@ def _unpaired(
     (number_a, error_a), (number_b, error_b) = pairs
     error = math.hypot(error_a, error_b)
     d = number_a - number_b
-    z = d / error if error else math.copysign(math.inf, d) if d else 0.0
-    half = float(stats.norm.ppf((1 + confidence_level) / 2)) * error
     n = min(len(paired.scores[x].rows) for x in (a, b))
-    p = float(2 * stats.norm.sf(abs(z)))
-    test = PairedTest(
-        "unpaired z", "two-sided", d, z, p, d - half, d + half, confidence_level, n, 0, ""
-    )
+    # No spread bounds nothing: equal numbers do not differ, others may or may not.
+    z, p, half = math.nan, math.nan if d else 1.0, math.nan
+    if error:
+        z = d / error
+        p = float(2 * stats.norm.sf(abs(z)))
+        half = float(stats.norm.ppf((1 + confidence_level) / 2)) * error
+    edge = 1.0 if bounded and max(number_a, number_b) <= 1 else math.inf
+    low, high = (float(x) for x in np.clip((d - half, d + half), -edge, edge))
+    test = PairedTest("unpaired z", "two-sided", d, z, p, low, high, confidence_level, n, 0, "")
     return number_a, number_b, test, error
 
 

@@ -6,6 +6,8 @@
 
 A condition "with c % confidence" is judged by a one-sided bound: exact (Clopper-Pearson) where the
 metric is a share of items that each count 0 or 1, else value and standard error with Student's t.
+A group's items are those of its tasks, pooled; that some tasks are easier than others only makes
+the exact bound wider than it need be (Hoeffding, Annals of Mathematical Statistics 27 (1956)).
 """
 
 from __future__ import annotations
@@ -20,13 +22,11 @@ from typing import Any, Literal
 
 import numpy as np
 import yaml
-from scipy import stats
 
-from lmrel_tasks.measures import METRICS
-from lmrel_tasks.metrics.bounds import check_probability, clopper_pearson
-from lmrel_tasks.metrics.registry import mean
-from lmrel_tasks.paired_results import read_scores
+from lmrel_tasks.gate_bounds import bound
+from lmrel_tasks.metrics.bounds import check_probability
 from lmrel_tasks.results import Evaluation
+from lmrel_tasks.suggesting import did_you_mean, listed
 
 _CONDITION = re.compile(
     r"(?P<operator>>=|<=|>|<)\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*(?P<percent>%?)"
@@ -38,8 +38,6 @@ _OPERATORS = {
     ">": np.greater,
     "<": np.less,
 }
-# Both are counts of items whose most frequent answer is right.
-_LEVELS = ("reliability_level", "reliability_lower")
 
 Status = Literal["pass", "fail", "error"]
 
@@ -160,7 +158,10 @@ def judge(
         for condition in conditions:
             tasks = [task for task in known if fnmatchcase(task, condition.task)]
             if not tasks:
-                reason = f"no results of {condition.task}; there are {', '.join(known)}"
+                reason = (
+                    f"no results of {condition.task}{did_you_mean(condition.task, known)}; there "
+                    f"are {listed(known)}"
+                )
                 found.append(_error(model, condition.task, condition, math.nan, reason))
             found += [_judge(model, task, known[task], condition) for task in tasks]
     return found
@@ -174,7 +175,8 @@ def _judge(model: str, task: str, evaluation: Evaluation, condition: GateConditi
         reason = (
             f"several filters; name one of {', '.join(keys)}"
             if keys
-            else f"no metric {condition.metric}; there are {', '.join(there)}"
+            else f"no metric {condition.metric}{did_you_mean(condition.metric, there)}; there are "
+            f"{', '.join(there)}"
         )
         return _error(model, task, condition, math.nan, reason)
     (key,) = keys
@@ -185,7 +187,10 @@ def _judge(model: str, task: str, evaluation: Evaluation, condition: GateConditi
         tested, how = float(value), "value"
     else:
         try:
-            tested, how = _bound(evaluation, task, key, float(value), condition)
+            tested, how = bound(
+                evaluation, task, key, float(value), condition.confidence,
+                lower=condition.operator.startswith(">"),
+            )  # fmt: skip
         except (ValueError, OSError) as error:
             return _error(model, task, condition, float(value), str(error))
     holds = bool(_OPERATORS[condition.operator](tested, condition.threshold))
@@ -215,78 +220,3 @@ def _is(key: str, metric: str) -> bool:
     if key == metric or key == f"{metric},none":
         return True
     return "," not in metric and "," in key and key.split(",")[0] == metric
-
-
-def _bound(
-    evaluation: Evaluation, task: str, key: str, value: float, condition: GateCondition
-) -> tuple[float, str]:
-    """The one-sided bound of a value, and what it is called.
-
-    Raises:
-        ValueError: if there is nothing to compute it from.
-        FileNotFoundError: if it needs samples that were not logged.
-    """
-    confidence = float(condition.confidence or 0)
-    lower = condition.operator.startswith(">")
-    side = "lower" if lower else "upper"
-    shown = f"{100 * confidence:g} % {side} bound"
-    metric, name = key.rsplit(",", 1)
-    values = _items(evaluation, task, metric, name)
-    n = None if values is None else len(values)
-    base = re.split("[@:]", metric)[0]
-    if base in _LEVELS or _is_share(values, base, value):
-        if values is None:
-            raise ValueError(
-                f"{metric} is bounded from its items, which were not logged; run the evaluation "
-                "with --log_samples"
-            )
-        low, high = clopper_pearson(
-            int(values.sum()), len(values), confidence, "greater" if lower else "less"
-        )
-        return float(low if lower else high), f"exact {shown} ({len(values)} items)"
-    error = evaluation.content["results"][task].get(f"{metric}_stderr,{name}")
-    if isinstance(error, bool) or not isinstance(error, (int, float)) or not error >= 0:
-        raise ValueError(
-            f"no standard error of {metric}; run the evaluation with --log_samples, or leave out "
-            '"with ... confidence"'
-        )
-    n = n or _size(evaluation, task)
-    quantile = stats.t.ppf(confidence, n - 1) if n and n > 1 else stats.norm.ppf(confidence)
-    return float(value + (-1 if lower else 1) * quantile * error), f"{shown} (± {error:.4f})"
-
-
-def _items(
-    evaluation: Evaluation, task: str, metric: str, name: str
-) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """The items' values of a metric; None without samples.
-
-    Raises:
-        ValueError: if the sample file is not complete.
-    """
-    if evaluation.samples_path(task) is None:
-        return None
-    scores = read_scores(evaluation, task).get(name)
-    if scores is None or metric not in scores.values:
-        return None
-    if not scores.complete:
-        raise ValueError(
-            f"the sample file holds {len(scores.rows)} of {scores.expected} items (half-written?); "
-            "run the evaluation again with --log_samples"
-        )
-    values = scores.values[metric]
-    return values[~np.isnan(values)]
-
-
-def _is_share(values: Any, base: str, value: float) -> bool:
-    """True if the reported value is the share of items that count 1, and the others 0."""
-    if values is None or not len(values) or not np.isin(values, (0.0, 1.0)).all():
-        return False
-    if base in METRICS and METRICS[base].aggregate is not mean:
-        return False
-    return math.isclose(float(values.mean()), value, rel_tol=1e-9, abs_tol=1e-12)
-
-
-def _size(evaluation: Evaluation, task: str) -> int | None:
-    counts = evaluation.content.get("n-samples", {}).get(task) or {}
-    size = counts.get("effective", evaluation.content["results"][task].get("sample_len"))
-    return size if isinstance(size, int) else None

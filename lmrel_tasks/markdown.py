@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 item``, ``2 items``, ``1,200 items``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A pipe table, padded so that it also reads in a terminal; numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lmrel_tasks.contestants import Contestant
 from lmrel_tasks.results import Evaluation, samples_of
+from lmrel_tasks.suggesting import did_you_mean
 
 FloatArray = NDArray[np.float64]
 
@@ -201,7 +202,10 @@ def pair_tasks(
     wanted = list(tasks) or known
     for task in wanted:
         if task not in known:
-            raise ValueError(f"no results of task {task}; there are {', '.join(known)}")
+            raise ValueError(
+                f"no results of task {task}{did_you_mean(task, known)}; there are "
+                f"{', '.join(known)}"
+            )
     read, last = False, ""
     for task in wanted:
         by_filter: dict[str, list[tuple[Contestant, Scores]]] = {}

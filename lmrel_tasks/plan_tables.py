@@ -83,7 +83,8 @@ def _cost_cells(
     ]  # fmt: skip
     if args.price_in is not None or args.price_out is not None:
         prices = (args.price_in or 0.0, args.price_out or 0.0)
-        cells.append(f"{money(once, out, *prices):.2f} to {money(every, out, *prices):.2f}")
+        ends = (_amount(money(tokens, out, *prices)) for tokens in (once, every))
+        cells.append(" to ".join(ends))
     if probes:
         each = [cost.calls * probes[cost.task].seconds / probes[cost.task].runs for cost in costs]
         cells.append(_duration(sum(each)))
@@ -194,6 +195,12 @@ def _reliability(args: Namespace) -> list[str]:
     if len(options) == 1:
         lines.append("- say --mean (above the reliability) for a model that errs sometimes")
     return lines
+
+
+def _amount(number: float) -> str:
+    """Money with two decimals, or with as many as two significant digits take."""
+    decimals = 2 if number == 0 or number >= 0.1 else 1 - math.floor(math.log10(number))
+    return f"{number:.{decimals}f}"
 
 
 def _bytes(number: float) -> str:

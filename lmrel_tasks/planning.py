@@ -1,6 +1,6 @@
 """The statistics of a plan: what so many items and repeats can show, and how many it takes.
 
-Items are the sampling unit, runs are nested in them (design 3.4). A score averaged over K runs of
+Items are the sampling unit, runs are nested in them. A score averaged over K runs of
 n items has variance (s_b^2 + s_w^2 / K) / n: s_b^2 over items, s_w^2 over runs within an item.
 """
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,32 +91,53 @@ def inputs_of(paths: Sequence[str | Path]) -> list[tuple[str, Path]]:
     Raises:
         FileNotFoundError: if a path does not exist or holds no items.
     """
-    found: dict[Path, str] = {}
+    found: dict[Path, tuple[str, ...]] = {}
     for path in map(Path, paths):
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file or folder")
         if path.is_file() and date_of(path) is None:
-            found.setdefault(path, str(path))
+            found.setdefault(path, (str(path),))
             continue
         files = _sample_files(path)
         if not files:
             raise FileNotFoundError(
                 f"{path}: no samples_*.jsonl; run the evaluation with --log_samples"
             )
-        for name, file in files:
-            found.setdefault(file, name)
-    return [(name, path) for path, name in found.items()]
-
-
-def _sample_files(path: Path) -> list[tuple[str, Path]]:
-    if path.is_dir() and not results_files(path):
-        return [(str(file), file) for file in sorted(path.rglob("samples_*.jsonl"))]
+        for names, file in files:
+            found.setdefault(file, names)
+    used = Counter(name for names in found.values() for name in set(names))
     return [
-        (f"{one.model} {task}", file)
+        (next((name for name in names if used[name] == 1), names[-1]), path)
+        for path, names in found.items()
+    ]
+
+
+def _sample_files(path: Path) -> list[tuple[tuple[str, ...], Path]]:
+    """Names of every sample file, the shortest first, and the file."""
+    if path.is_dir() and not results_files(path):
+        return [((str(file),), file) for file in sorted(path.rglob("samples_*.jsonl"))]
+    found = [
+        (one.model, task, file)
         for one in find_evaluations([path])
         for task in one.tasks
         if (file := one.samples_path(task)) is not None
     ]
+    return [
+        (
+            (
+                f"{_last_part(model)} {task}", f"{_last_part(model)} {task} ({path})",
+                f"{model} {task}", f"{model} {task} ({file})",
+            ),
+            file,
+        )
+        for model, task, file in found
+    ]  # fmt: skip
+
+
+def _last_part(model: str) -> str:
+    """The name of a model's folder; a hub name, ``owner/name``, stays as it is."""
+    is_path = model.startswith((".", "~")) or model.count("/") > 1 or Path(model).is_absolute()
+    return Path(model).name or model if is_path else model
 
 
 def read_repeats(path: Path, reading: Reading) -> Iterator[Repeats]:

@@ -65,6 +65,13 @@ class Evaluation:
             if "," in key and isinstance(value, (int, float)) and "_stderr," not in key
         }
 
+    def size(self, task: str) -> int | None:
+        """Items of a task or group; None if the file does not say."""
+        row = self.content["results"].get(task, {})
+        counts = self.content.get("n-samples", {}).get(task) or {}
+        size = counts.get("effective", row.get("sample_len"))
+        return size if isinstance(size, int) else None
+
     def samples_path(self, task: str) -> Path | None:
         """The task's sample file, or None if the run logged none."""
         path = self.path.with_name(f"samples_{task}_{self.date}.jsonl")

@@ -16,6 +16,7 @@ from lmrel_tasks.metrics.entropy import internal_stability, nanmean
 from lmrel_tasks.metrics.item import Item
 from lmrel_tasks.metrics.variance_metrics import runs_of
 from lmrel_tasks.results import Evaluation, find_evaluations, item_of, samples_of
+from lmrel_tasks.suggesting import did_you_mean
 
 FloatArray = NDArray[np.float64]
 
@@ -86,7 +87,10 @@ def read_studies(
     absent = sorted(set(tasks) - {task for _, task in found})
     if absent:
         known = sorted({task for one in evaluations for task in one.tasks})
-        raise ValueError(f"no results of task {absent[0]}; there are {', '.join(known)}")
+        raise ValueError(
+            f"no results of task {absent[0]}{did_you_mean(absent[0], known)}; there are "
+            f"{', '.join(known)}"
+        )
     if not found:
         raise FileNotFoundError(
             f"no samples beside {evaluations[0].path}; run the evaluation with --log_samples"

@@ -38,7 +38,13 @@ class Table:
 
     def text(self) -> str:
         """The table for a terminal."""
-        cells = [[_shown(value) for value in row] for row in self.rows]
+        cells = [
+            [
+                _shown(value, exact=_is_p(name))
+                for name, value in zip(self.columns, row, strict=True)
+            ]
+            for row in self.rows
+        ]
         widths = [
             max(len(name), *(len(row[at]) for row in cells)) if cells else len(name)
             for at, name in enumerate(self.columns)
@@ -93,11 +99,19 @@ def write_tables(tables: Iterable[Table], folder: str | Path, name: str) -> list
     return written
 
 
-def _shown(value: Any) -> str:
+def _is_p(column: str) -> bool:
+    """Whether a column holds p-values, which may be as small as they like."""
+    return column == "p" or column.endswith(("_p", "_p_holm")) or column == "p_holm"
+
+
+def _shown(value: Any, *, exact: bool = False) -> str:
     if isinstance(value, float) or hasattr(value, "dtype"):
         number = float(value)
         if not math.isfinite(number):
             return "n/a" if math.isnan(number) else str(number)
+        if abs(number) < 1e-9 and not exact:
+            # What rounding leaves of a difference.
+            number = 0.0
         return f"{number:.4f}" if abs(number) >= 1e-4 or number == 0 else f"{number:.1e}"
     return str(value)
 

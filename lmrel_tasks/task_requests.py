@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from lmrel_tasks.conditions import ConditionSpec, asked_under, joined
+from lmrel_tasks.markdown import counted
 from lmrel_tasks.option_order import rearranged
 from lmrel_tasks.request import REQUEST_TYPE, Plan, SampleRequest, item_key
 from lmrel_tasks.task_setup import ConfiguredTask, options_for
@@ -39,9 +40,9 @@ class AskingTask(ConfiguredTask):
         for name, reasons in self.editor.without_baseline().items():
             reason, count = reasons.most_common(1)[0]
             log.warning(
-                "task %s: %d items have no text under condition %s and are left out of its tests; "
-                "%d times because: %s",
-                self.config.task, reasons.total(), name, count, reason,
+                "task %s: %s without text under condition %s, left out of its tests; in %d of them "
+                "because: %s",
+                self.config.task, counted(reasons.total(), "item"), name, count, reason,
             )  # fmt: skip
 
     def _copies(self) -> dict[int, int]:

@@ -77,11 +77,12 @@ class Noninferiority:
 
     Attributes:
         difference: mean of candidate - reference over items.
-        lower_bound: one-sided lower confidence bound of the difference.
+        lower_bound: one-sided lower confidence bound of the difference; NaN if undefined.
         margin: the largest loss that is acceptable.
         alpha: one-sided level of the bound.
         noninferior: True if lower_bound > -margin.
         n: items with both values.
+        alike: True if all items differ by the same amount, where resampling shows nothing.
     """
 
     difference: float
@@ -90,6 +91,7 @@ class Noninferiority:
     alpha: float
     noninferior: bool
     n: int
+    alike: bool = False
 
 
 def _matrix(values: ArrayLike) -> FloatArray:
@@ -214,14 +216,21 @@ def noninferiority(
     alpha: float = 0.025,
     n_resamples: int = 5000,
     seed: int = 0,
+    largest_loss: float | None = None,
 ) -> Noninferiority:
     """Test that a candidate is worse than the reference by less than `margin`, items resampled.
+
+    Where all items differ by the same amount d no resample differs from the sample. Then the bound
+    is exact: no more than a share q = 1 - alpha**(1/n) of all items can differ otherwise, at worst
+    by ``-largest_loss``, so the mean is at least (1 - q) d - q largest_loss.
 
     Args:
         candidate, reference: (I,) values of the same items, larger is better, NaN if missing.
         margin: largest acceptable loss, in units of the metric, at least 0; chosen beforehand.
         alpha: one-sided level; 0.025 is the lower limit of a 95 % interval.
         n_resamples, seed: of the bootstrap over items.
+        largest_loss: most that one item can lose, 1 for a metric within [0, 1]; without it there is
+            no bound for items that all differ by the same amount.
 
     Raises:
         ValueError: if lengths differ, the margin is negative, alpha lies outside (0, 0.5), or
@@ -240,6 +249,13 @@ def noninferiority(
     gap = (x - y)[~np.isnan(x - y)]
     if gap.size < 2:
         raise ValueError("fewer than two items have a value for both candidate and reference")
+    if np.ptp(gap) == 0:
+        other = 1 - alpha ** (1 / gap.size)
+        loss = float("nan") if largest_loss is None else largest_loss
+        bound = float((1 - other) * gap[0] - other * loss)
+        return Noninferiority(
+            float(gap[0]), bound, float(margin), alpha, bound > -margin, gap.size, True
+        )
     interval = item_bootstrap(
         gap, confidence_level=1 - 2 * alpha, n_resamples=n_resamples, seed=seed
     )

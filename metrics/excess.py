@@ -50,7 +50,8 @@ class Excess:
     effect_size : float
         Mean / SD of the paired differences; NaN for mi and phi.
     minimum_detectable_effect : float
-        Mean difference that so many items find with power 0.8 at level 0.05; NaN likewise.
+        Mean difference that so many items find with power 0.8 at level 0.05; NaN likewise, and
+        where the differences are all the same, which tells nothing of how they vary.
     n, n_excluded : int
         Items used; items excluded for a missing condition.
     infinite_targeted, infinite_baseline : float
@@ -241,7 +242,7 @@ def excess(
         effect_size=effect_size(differences) if finite else float("nan"),
         minimum_detectable_effect=(
             minimum_detectable_effect(deviation, used.n, alternative=alternative)
-            if finite
+            if deviation > 0
             else float("nan")
         ),
         n=used.n,

@@ -76,6 +76,30 @@ def mean_interval(values: ArrayLike, *, confidence_level: float = 0.95) -> Inter
     return Interval(mean, error, low, high, confidence_level, x.size, missing, "t")
 
 
+def interval_of_stderr(
+    value: float, stderr: float, freedom: int | None = None, *, confidence_level: float = 0.95
+) -> tuple[float, float]:
+    """Two-sided interval of a value that has a standard error over items.
+
+    Args:
+        value, stderr: in one unit.
+        freedom: degrees of freedom of Student's t, one less than there are items; the normal
+            quantile where it is unknown or below 1.
+        confidence_level: nominal level.
+
+    Returns:
+        (low, high).
+
+    Raises:
+        ValueError: for a level outside (0, 1).
+    """
+    _check_level(confidence_level)
+    tail = (1 + confidence_level) / 2
+    quantile = stats.t.ppf(tail, freedom) if freedom and freedom > 0 else stats.norm.ppf(tail)
+    half = float(quantile) * stderr
+    return value - half, value + half
+
+
 def clustered_stderr(values: ArrayLike, clusters: Sequence[object] | NDArray) -> float:
     """Standard error of the mean over runs when runs of an item depend on each other.
 

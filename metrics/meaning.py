@@ -60,25 +60,29 @@ def meaning_statistic(cells: CellSums) -> tuple[Callable[[FloatArray], FloatArra
         square = weights**2
         total = weights @ item_mean
         pairs = weights.sum(axis=1) ** 2 - square.sum(axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            b = (np.einsum("bd,bd->b", total, total) - square @ item_square) / pairs
-            if len(conditions) == 1:
-                missing = np.full_like(w, np.nan)
-                return np.stack([w - b, missing, missing, 1.0 - w])
-            counted = weights @ there
-            same, grand = -square @ cell_square, np.zeros_like(total)
-            for p in conditions:
-                of_condition = weights @ means_under(cells, p)
-                same[:, p] += np.einsum("bd,bd->b", of_condition, of_condition)
-                grand += of_condition
-            same_pairs = counted**2 - square @ there
-            every = np.einsum("bd,bd->b", grand, grand) - square @ total_square
-            every_pairs = (weights @ copies) ** 2 - square @ copies**2
-            other = (every - same.sum(axis=1)) / (every_pairs - same_pairs.sum(axis=1))
-            condition = same.sum(axis=1) / same_pairs.sum(axis=1) - other
+        b = _ratio(np.einsum("bd,bd->b", total, total) - square @ item_square, pairs)
+        if len(conditions) == 1:
+            missing = np.full_like(w, np.nan)
+            return np.stack([w - b, missing, missing, 1.0 - w])
+        counted = weights @ there
+        same, grand = -square @ cell_square, np.zeros_like(total)
+        for p in conditions:
+            of_condition = weights @ means_under(cells, p)
+            same[:, p] += np.einsum("bd,bd->b", of_condition, of_condition)
+            grand += of_condition
+        same_pairs = (counted**2 - square @ there).sum(axis=1)
+        every = np.einsum("bd,bd->b", grand, grand) - square @ total_square
+        every_pairs = (weights @ copies) ** 2 - square @ copies**2
+        other = _ratio(every - same.sum(axis=1), every_pairs - same_pairs)
+        condition = _ratio(same.sum(axis=1), same_pairs) - other
         return np.stack([c - b, condition, w - c - condition, 1.0 - w])
 
     return statistic, cells.shape[0]
+
+
+def _ratio(total: FloatArray, pairs: FloatArray) -> FloatArray:
+    """A mean over pairs; NaN without any, where rounding would make it infinite."""
+    return np.divide(total, pairs, out=np.full(total.shape, np.nan), where=pairs > 0)
 
 
 def meaning_components(cells: CellSums) -> VarianceComponents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from scipy import stats
 
 from lmrel_tasks.metrics.intervals import clustered_stderr
 from lmrel_tasks.metrics.paired import PairedTest, mcnemar_test, paired_t
+from lmrel_tasks.metrics.paired_proportions import tango_interval
 from lmrel_tasks.metrics.resampling import paired_bootstrap, sign_flip_test
 
 # Fewer items than this that differ, and neither a t nor a bootstrap distribution holds.
@@ -24,21 +26,28 @@ def paired_difference(
     clusters: Sequence[object] | None = None,
     *,
     kind: Literal["mean", "level"] = "mean",
+    share: bool = True,
+    bounded: bool = False,
     confidence_level: float = 0.95,
     n_resamples: int = 9999,
 ) -> tuple[PairedTest, float]:
     """Test of the mean difference of two values per item, two-sided.
 
-    Exact McNemar for 0/1; for other values Student's t, or the sign-flip permutation test where
-    fewer than 30 items differ. ``kind="level"`` takes the paired bootstrap, McNemar where fewer
-    than 30 items differ, and scales by n/(n + 1), as the conformal level does. Clusters of several
-    items get the t test on the cluster-robust standard error, with one degree of freedom less
-    than there are clusters.
+    Exact McNemar with Tango's score interval for 0/1; for other values Student's t, or the
+    sign-flip permutation test where fewer than 30 items differ, with a t interval.
+    ``kind="level"`` takes the paired bootstrap, McNemar where fewer than 30 items differ, and
+    scales by n/(n + 1), as the conformal level does. Clusters of several items get the t test on
+    the cluster-robust standard error, with one degree of freedom less than there are clusters;
+    where that error is 0, a sign flip of the clusters. Differences that are all alike have no
+    spread to make a t interval of. If ``bounded``, theirs is exact: at confidence c no more than
+    a share 1 - ((1 - c)/2)**(1/n) of all items can differ otherwise, by at most 1. Else it is NaN.
 
     Args:
         first, second: (n,) finite values, two items or more.
         clusters: (n,) labels of what is independent; every item by itself if None.
         kind: "mean" or "level".
+        share: False if values of 0 and 1 only happen to be such.
+        bounded: True if the values cannot leave [0, 1], so that no limit leaves [-1, 1].
         confidence_level: of the interval.
         n_resamples: of permutation and bootstrap.
 
@@ -67,37 +76,42 @@ def paired_difference(
     error = clustered_stderr(d, labels)
     estimate = float(d.mean())
     half = float(stats.t.ppf((1 + confidence_level) / 2, max(groups - 1, 1))) * error
+    # A constant vector leaves a spread of rounding size.
+    alike = bool(np.ptp(d) < 1e-12)
+    if alike or error == 0:
+        error, half = 0.0, math.nan
+    low, high = estimate - half, estimate + half
+    if alike and bounded:
+        others = 1.0 - ((1.0 - confidence_level) / 2) ** (1.0 / groups)
+        low, high = ((1.0 - others) * estimate + side * others for side in (-1.0, 1.0))
     options: dict[str, Any] = {"alternative": "two-sided", "confidence_level": confidence_level}
-    binary = bool(np.isin(x, (0, 1)).all() and np.isin(y, (0, 1)).all())
+    binary = share and bool(np.isin(x, (0, 1)).all() and np.isin(y, (0, 1)).all())
     few = int(np.count_nonzero(d)) < FEW
+    scale = n / (n + 1) if kind == "level" else 1.0
     if groups < n:
-        p = 1.0 if estimate == 0 else 0.0
+        p = 1.0 if estimate == 0 else min(1.0, 2.0 * 0.5**groups)
         if error > 0:
             p = float(2 * stats.t.sf(abs(estimate) / error, groups - 1))
         test = replace(paired_t(d, **options), method="clustered t", pvalue=p)
-    elif kind == "level" and not few:
+    elif kind == "level" and not few and not alike:
         test = paired_bootstrap(d, n_resamples=n_resamples, **options)
-        shrink = n / (n + 1)
-        return (
-            replace(
-                test, estimate=test.estimate * shrink, ci_low=test.ci_low * shrink,
-                ci_high=test.ci_high * shrink,
-            ),
-            error * shrink,
-        )  # fmt: skip
+        low, high = test.ci_low, test.ci_high
     elif binary:
         test = mcnemar_test(x, y, alternative="two-sided")
+        only = int(((x == 1) & (y == 0)).sum()), int(((x == 0) & (y == 1)).sum())
+        low, high = tango_interval(*only, n, confidence_level)
     elif few:
         # Items that do not differ never change the permuted mean's sign or order.
         moved = d[d != 0]
         test = sign_flip_test(moved if len(moved) else d[:1], n_resamples=n_resamples, **options)
     else:
         test = paired_t(d, **options)
-    scale = n / (n + 1) if kind == "level" else 1.0
+    if bounded or binary:
+        low, high = np.clip((low, high), -1.0, 1.0)
     return (
         replace(
-            test, estimate=estimate * scale, ci_low=(estimate - half) * scale,
-            ci_high=(estimate + half) * scale, n=n,
+            test, estimate=estimate * scale, ci_low=float(low) * scale,
+            ci_high=float(high) * scale, n=n, confidence_level=confidence_level,
         ),
         error * scale,
     )  # fmt: skip

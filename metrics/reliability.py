@@ -156,7 +156,7 @@ def _scored(item: Item, value: float, score: float) -> ItemValue:
     aggregate=_level, standard_error=_level_stderr,
 )  # fmt: skip
 def reliability_level(item: Item, ties: Ties = "random", seed: int = 0) -> float | None:
-    """#{s <= 1}/(n + 1), the conformal guarantee of the most frequent answer (design 3.3).
+    """#{s <= 1}/(n + 1), the conformal guarantee of the most frequent answer.
 
     Of one item: 1 if its most frequent answer is acceptable. The level is chosen on the data;
     what a gate tests is `reliability_lower`.

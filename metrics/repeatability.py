@@ -32,7 +32,7 @@ def acc(item: Item) -> float | None:
 
 @metric(needs=["embeddings", "repeats"], per_condition=True)
 def semantic_repeatability(item: Item) -> float | None:
-    """Mean pairwise cosine of the runs' embeddings, over cells (design 3.1, w)."""
+    """Mean pairwise cosine of the runs' embeddings, over cells."""
     return over_conditions(
         item, lambda one: math.nan if one.sums is None else float(within_cosine(one.sums))
     )
@@ -40,7 +40,7 @@ def semantic_repeatability(item: Item) -> float | None:
 
 @metric(needs=["logprobs"], per_condition=True)
 def internal_repeatability(item: Item) -> float | None:
-    """Certainty 1 - H/log2 k of the token distributions, over runs and cells (design 3.1)."""
+    """Certainty 1 - H/log2 k of the token distributions, over runs and cells."""
     return over_conditions(
         item, lambda one: float(entropy.internal_repeatability(_row(one.certainty)))
     )
@@ -48,7 +48,7 @@ def internal_repeatability(item: Item) -> float | None:
 
 @metric(needs=["logprobs", "repeats"], per_condition=True)
 def internal_stability(item: Item) -> float | None:
-    """1 - 2 SD over runs of a run's certainty, over cells (design 3.1)."""
+    """1 - 2 SD over runs of a run's certainty, over cells."""
     return over_conditions(item, lambda one: float(entropy.internal_stability(_row(one.certainty))))
 
 

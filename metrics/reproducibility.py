@@ -27,7 +27,7 @@ Values = Sequence["ItemValue | None"]
 
 @metric(needs=["embeddings", "conditions"])
 def semantic_reproducibility(item: Item) -> float | None:
-    """Mean over pairs of conditions of the cosine between their mean vectors (design 3.1).
+    """Mean over pairs of conditions of the cosine between their mean vectors.
 
     Depends on the number of runs: noise in the means lowers it. See the debiased form.
     """
@@ -42,7 +42,7 @@ def semantic_reproducibility_debiased(item: Item) -> float | None:
 
 @metric(needs=["logprobs", "conditions"])
 def internal_reproducibility(item: Item) -> float | None:
-    """1 - mean over pairs of conditions of the difference of their certainties (design 3.1)."""
+    """1 - mean over pairs of conditions of the difference of their certainties."""
     return of_item(_internal_reproducibility)(item)
 
 
@@ -119,7 +119,7 @@ def _stacked(found: Sequence[ItemValue]) -> CellSums:
     aggregate=_alpha, standard_error=_alpha_stderr,
 )  # fmt: skip
 def semantic_alpha_repeatability(item: Item) -> float | None:
-    """(w - b)/(1 - b): repeatability of meaning above what unrelated items score (design 3.1).
+    """(w - b)/(1 - b): repeatability of meaning above what unrelated items score.
 
     Krippendorff's alpha with cosine distance. Of one item: w.
     """

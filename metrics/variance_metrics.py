@@ -172,7 +172,7 @@ def _register(part: str, explained: str) -> None:
 
     per_item.__name__ = f"var_{part}"
     per_item.__doc__ = (
-        f"Percentage of the variance {explained} (design 3.1).\n\n"
+        f"Percentage of the variance {explained}.\n\n"
         "Argument ``of``: ``meaning``, ``certainty`` or ``correctness``. Negative estimates count\n"
         "as 0. Of one item: its repeatability of meaning, or the mean of the measure.\n"
     )

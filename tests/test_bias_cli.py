@@ -74,7 +74,9 @@ def results(tmp_path_factory):
 def test_the_family_is_adjusted_together_and_agrees_with_the_metrics(results):
     rows = bias_rows([str(results)], Options())
     assert [(row.task, row.metric) for row in rows] == [
-        (task, metric) for task in ("weak", "strong") for metric in ("flip", "jsd", "kl", "mi")
+        (task, metric)
+        for task in ("weak", "strong")
+        for metric in ("flip", "jsd", "kl", "mi", "direction")
     ]
     wanted = multipletests([row.p for row in rows], method="holm")[1]
     assert [row.p_adjusted for row in rows] == pytest.approx(list(wanted))
@@ -100,9 +102,9 @@ def test_sentences_say_what_the_numbers_mean(results, capsys, tmp_path):
     # Every original answer is yes, so labels carry no information that an edit could take.
     assert "strong, edited, mi (m): indistinguishable from rewording" in shown
     assert "weak, edited, jsd (m): indistinguishable from rewording; 38 items find" in shown
-    assert "p adjusted by holm over 8 tests" in shown
+    assert "p adjusted by holm over 10 tests" in shown
     written = json.loads((tmp_path / "bias.json").read_text())
-    assert len(written["tables"]["family"]) == 8 and len(written["findings"]) == 8
+    assert len(written["tables"]["family"]) == 10 and len(written["findings"]) == 10
     with (tmp_path / "bias_family.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["excess"]) for row in rows if row["metric"] == "flip"] == [0.0, 0.5]
@@ -113,6 +115,55 @@ def test_direction_rows(results, capsys):
     arguments = ["--metrics", "direction", "--task", "strong", "--outcome", "no"]
     assert main(["bias", str(results), *arguments]) == 0
     assert "strong, edited, direction (m): no trend with the direction" in capsys.readouterr().out
+
+
+def test_direction_is_that_of_the_results_and_only_of_edits_in_two_directions(tmp_path):
+    rng = np.random.default_rng(8)
+    n = 24
+    columns = {name: [two(p) for p in rng.uniform(0.3, 0.7, n)]
+               for name in ("text", "edited", "reworded")}  # fmt: skip
+    groups = [i % 6 for i in range(n)]
+    metric = {"metric": "direction_beta", "outcome": "no", "cluster": "group"}
+    for name, signs in (("both", [1.0, -1.0] * (n // 2)), ("single", [1.0] * n), ("no", None)):
+        fields = {} if signs is None else {"direction": signs}
+        items, lm = panel_items(columns, group=groups, **fields)
+        bias_task(tmp_path, items, ["flip_excess", metric] if signs else ["flip_excess"], name=name)
+        write_results(evaluate(lm, tmp_path, name), tmp_path / "out", date=f"2026-01-0{len(name)}")
+    rows = bias_rows([str(tmp_path / "out")], Options())
+    found = {row.task: row for row in rows if row.metric == "direction"}
+    assert set(found) == {"both"} and len(rows) == 13, rows
+    file = next((tmp_path / "out").rglob("results_*4.json"))
+    stored = {
+        key: json.loads(file.read_text())["results"]["both"][f"direction_beta{key},none"]
+        for key in ("", "_p", "_ci_low", "_ci_high")
+    }
+    row = found["both"]
+    shown = {"": row.excess, "_p": row.p, "_ci_low": row.ci_low, "_ci_high": row.ci_high}
+    assert shown == pytest.approx(stored)
+    other = bias_rows([str(tmp_path / "out")], Options(outcome="yes"), ["both"])[-1]
+    assert other.excess == pytest.approx(-row.excess)
+
+
+@pytest.mark.parametrize("n", [4, 8])
+def test_few_items_without_a_difference_show_no_certainty(tmp_path, n, capsys):
+    same = [two(0.7)] * n
+    flipped = [two(0.3), *same[1:]]
+    # The same item flips under both edits, so that no difference is left.
+    items, lm = panel_items({"text": same, "edited": flipped, "reworded": flipped})
+    bias_task(tmp_path, items, ["flip_excess", "flip_rate_targeted"])
+    write_results(evaluate(lm, tmp_path, "t"), tmp_path / "out")
+    assert main(["bias", str(tmp_path / "out"), "--metrics", "flip,jsd,mi"]) == 0
+    shown = capsys.readouterr().out
+    assert "inf" not in shown and "0.0000  0.0000  0.0000" not in shown
+    # Zero of n, one-sided: (1 - x)^n = 0.05.
+    bound = f"{100 * (1 - 0.05 ** (1 / n)):.1f} %"
+    assert (
+        f"no item flips under one edit alone, so that the detectable effect is n/a; {n} " in shown
+    )
+    assert f"with 95 % confidence, that more than {bound} of items do." in shown
+    for row in bias_rows([str(tmp_path / "out")], Options(metrics=["flip", "jsd", "mi"])):
+        assert row.excess == 0 and (row.targeted > 0 or row.metric == "mi")
+        assert all(map(math.isnan, (row.ci_low, row.ci_high, row.mde)))
 
 
 def test_other_baselines_and_tests(results, capsys):

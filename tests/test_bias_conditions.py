@@ -74,7 +74,7 @@ def test_each_condition_asks_every_option_in_full_once(tmp_path):
 def test_items_without_a_rewording_are_told_with_the_reason(tmp_path, caplog):
     bias_task(tmp_path, [{"text": MAN}, {"text": "HIS KEYS"}], ["jsd_excess"], conditions=MADE)
     evaluate(OptionLM(by_length), tmp_path, "t")
-    assert "task t: 1 items have no text under condition reworded" in caplog.text
+    assert "task t: 1 item without text under condition reworded" in caplog.text
     assert "nothing in the text can be reworded" in caplog.text
 
 

@@ -7,11 +7,12 @@ import math
 from pathlib import Path
 
 import pytest
+from result_folders import write_results
 from scipy import stats
 
 from lmrel_tasks.certification import certify, load
 from lmrel_tasks.cli import main
-from lmrel_tasks.repeats import Reading, Repeats, read_repeats
+from lmrel_tasks.repeats import Reading, Repeats, inputs_of, read_repeats
 
 DATA = Path(__file__).parent / "data"
 
@@ -175,6 +176,29 @@ def test_several_inputs_make_a_table_of_which_qualify(tmp_path, capsys):
     with (out / "items.csv").open(encoding="utf-8", newline="") as file:
         items = list(csv.DictReader(file))
     assert len(items) == 200 and items[99]["score"] == "" and items[0]["score"] == "1.0"
+
+
+def test_coverage_without_sets_is_not_shown_as_a_success(tmp_path, capsys):
+    main(["certify", str(write(tmp_path / "x.jsonl", rows(4, 4))), "--kind", "mcq"])
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("  coverage"))
+    assert "not defined without a finite M*" in line and "1.000" not in line
+    main(["certify", str(write(tmp_path / "y.jsonl", rows(100, 99))), "--kind", "mcq"])
+    assert "  coverage            0.990 [" in capsys.readouterr().out
+
+
+def test_models_that_are_folders_are_named_by_their_last_part(tmp_path):
+    for name in ("one/model", "two/other"):
+        write_results(tmp_path / name[:3], f"/far/away/{name}", {"acc": [1.0, 0.0]}, task="sums")
+    assert [name for name, _ in inputs_of([tmp_path])] == ["model sums", "other sums"]
+    write_results(tmp_path / "x", "/elsewhere/model", {"acc": [1.0, 0.0]}, task="sums")
+    assert {name for name, _ in inputs_of([tmp_path])} == {
+        "/far/away/one/model sums", "/elsewhere/model sums", "other sums",
+    }  # fmt: skip
+    assert [name for name, _ in inputs_of([tmp_path / "one", tmp_path / "x"])] == [
+        f"model sums ({tmp_path / 'one'})", f"model sums ({tmp_path / 'x'})",
+    ]  # fmt: skip
+    write_results(tmp_path / "hub", "owner/name", {"acc": [1.0, 0.0]}, task="sums")
+    assert [name for name, _ in inputs_of([tmp_path / "hub"])] == ["owner/name sums"]
 
 
 def test_groups_are_calibrated_alone(tmp_path):

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from result_folders import digest, write_results
-from scipy import stats
+from scipy import optimize, stats
 
 from lmrel_tasks.cli import main
 from lmrel_tasks.contestants import Contestant, find_contestants
 from lmrel_tasks.differences import adjusted, task_differences
 from lmrel_tasks.metrics.paired_difference import paired_difference
+from lmrel_tasks.metrics.paired_proportions import tango_interval
 from lmrel_tasks.mismatches import find_mismatches
 from lmrel_tasks.paired_results import PairedTask, Scores, pair_tasks
 from lmrel_tasks.ranking import ranks
@@ -72,7 +73,108 @@ def test_zero_and_one_are_tested_by_exact_mcnemar() -> None:
     assert test.method == "exact McNemar"
     assert test.pvalue == pytest.approx(stats.binomtest(only[0], sum(only)).pvalue)
     assert test.estimate == pytest.approx((only[0] - only[1]) / 80)
-    assert test.ci_high - test.estimate == pytest.approx(stats.t.ppf(0.975, 79) * error)
+    assert error == pytest.approx((COIN[0] - COIN[1]).std(ddof=1) / 80**0.5)
+    # The limits are the differences whose score test, with the likeliest variance, gives 0.05.
+    for limit, side in ((test.ci_low, 1), (test.ci_high, -1)):
+        q = likeliest_second_only(limit, *only, 80)
+        z = (only[0] - only[1] - 80 * limit) / (80 * (2 * q + limit * (1 - limit))) ** 0.5
+        assert z == pytest.approx(side * 1.959964, abs=1e-4)
+
+
+def likeliest_second_only(d: float, first: int, second: int, n: int) -> float:
+    """Share of items that only the second has, by maximum likelihood under a difference."""
+
+    def loss(q: float) -> float:
+        both = n - first - second
+        return -(first * np.log(q + d) + second * np.log(q) + both * np.log(1 - 2 * q - d))
+
+    ends = (max(0.0, -d) + 1e-12, (1 - d) / 2 - 1e-12)
+    return float(optimize.minimize_scalar(loss, bounds=ends, method="bounded").x)
+
+
+def test_tango_intervals_are_those_published() -> None:
+    # Fagerland, Lydersen and Laake (2014), airway hyper-responsiveness of 21 children.
+    assert tango_interval(1, 7, 21) == pytest.approx((-0.517, -0.026), abs=5e-4)
+    # Without a discordant item the limits are z^2/(n + z^2).
+    assert tango_interval(0, 0, 50) == pytest.approx(
+        (-3.8415 / 53.8415, 3.8415 / 53.8415), abs=1e-5
+    )
+    low, high = tango_interval(0, 2, 2)
+    assert low == -1 and 0 < high < 1
+    with pytest.raises(ValueError, match="do not fit into 3 items"):
+        tango_interval(2, 2, 3)
+
+
+@pytest.mark.parametrize("p", [(0.3, 0.1), (0.5, 0.4), (0.05, 0.02), (0.0, 0.9)])
+def test_tango_intervals_cover(p: tuple[float, float]) -> None:
+    n, covered = 30, 0.0
+    for first in range(n + 1):
+        for second in range(n + 1 - first):
+            low, high = tango_interval(first, second, n)
+            if low - 1e-9 <= p[0] - p[1] <= high + 1e-9:
+                cells = (first, second, n - first - second)
+                covered += stats.multinomial.pmf(cells, n, (*p, 1 - sum(p)))
+    assert covered > 0.935
+
+
+def test_no_interval_leaves_what_is_possible_or_has_no_width() -> None:
+    found = {
+        one.metric: one
+        for one in task_differences(
+            in_memory(
+                {
+                    "answer_agreement": np.array([[0.0, 1.0], [0.5, 0.5]]),
+                    "tar_answer": np.array([[0.0, 0.0], [1.0, 1.0]]),
+                    "semantic_repeatability": np.array([[0.0, 1.0], [1.0, 1.0]]),
+                    "internal_repeatability": np.array([[0.5, 0.5], [0.7, 0.7]]),
+                    "samples_used": np.array([[3.0, 3.0], [4.0, 4.0]]),
+                    "semantic_entropy": np.array([[0.0, 1.0], [0.5, 0.5]]),
+                }
+            )
+        )
+    }
+    wide = found["answer_agreement"]
+    assert (wide.ci_low, wide.ci_high) == (-1, 1)
+    assert found["semantic_entropy"].ci_low < -1
+    share = found["tar_answer"]
+    assert share.method == "exact McNemar" and share.pvalue == 0.5
+    assert share.ci_low == -1 and share.ci_high == pytest.approx(tango_interval(0, 2, 2)[1])
+    assert found["semantic_repeatability"].method == "sign-flip permutation"
+    alike = found["internal_repeatability"]
+    # With two items that lose 0.2, no more than this share of all items may do otherwise.
+    share = stats.binomtest(0, 2).proportion_ci(0.95).high
+    assert (alike.ci_low, alike.ci_high) == pytest.approx(
+        (-0.2 * (1 - share) - share, -0.2 * (1 - share) + share)
+    )
+    assert np.isnan(found["samples_used"].ci_low)
+
+
+def test_correctness_is_a_share_of_items_only_with_a_single_run() -> None:
+    values = {"acc": np.array([[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])}
+    for repeats, method in ((1, "exact McNemar"), (4, "sign-flip permutation")):
+        paired = in_memory(values)
+        for who in paired.contestants:
+            (evaluation,) = who.evaluations
+            evaluation.content["configs"]["t"] |= {
+                "repeats": repeats, "metadata": {"lmrel": {"seed": 1}},
+            }  # fmt: skip
+        assert [one.method for one in task_differences(paired)] == [method]
+
+
+def test_clusters_without_spread_prove_nothing() -> None:
+    test, _ = paired_difference([0.0] * 4, [1.0] * 4, ["a", "a", "b", "b"])
+    assert test.pvalue == 0.5 and np.isnan(test.ci_low)
+
+
+def test_numbers_without_a_standard_error_above_0_are_not_separable(tmp_path: Path) -> None:
+    for name, f1 in (("a", 1.0), ("b", 0.0)):
+        write_results(
+            tmp_path / name, name, {"f1": [0.0, 1.0, 1.0, 0.0]},
+            reported={"f1,none": f1, "f1_stderr,none": 0.0},
+        )  # fmt: skip
+    (paired,) = pair_tasks(find_contestants([tmp_path / "a", tmp_path / "b"]))
+    (one,) = adjusted(task_differences(paired))
+    assert np.isnan(one.pvalue) and one.verdict() == "not separable"
 
 
 def test_few_differing_items_are_tested_by_permutation() -> None:
@@ -250,6 +352,19 @@ def test_everything_that_differs_is_named(tmp_path: Path) -> None:
     assert {one.kind for one in found if not one.serious} == {"seeds"}
 
 
+def test_seeds_of_several_tasks_are_one_line(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    for name, seed in (("a", 1), ("b", 2)):
+        for task in ("t", "u"):
+            write_results(
+                tmp_path / name, name, {"acc": [0.0, 1.0, 1.0]}, task=task,
+                date=f"2026-01-0{'tu'.index(task) + 1}T00-00-00.000000",
+                run={"random_seed": seed, "torch_seed": seed},
+            )  # fmt: skip
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "seed, " in line]
+    assert lines == ["- seeds: random_seed, torch_seed differ in t, u (--json lists the values)"]
+
+
 def test_equal_results_have_no_mismatch(tmp_path: Path) -> None:
     for name in "ab":
         write_results(tmp_path / name, name, {"acc": [0.0, 1.0]})
@@ -352,7 +467,10 @@ def test_strict_shows_no_numbers_when_more_than_the_model_differs(
         ("a", [], "only one model"),
         ("aa", [], "give it once"),
         ("ab", ["--task", "nothing"], "there are t"),
-        ("ab", ["--metric", "nothing"], "nothing could be compared"),
+        ("ab", ["--metric", "nothing"], "no metric is called nothing; there are acc, exact"),
+        ("ab", ["--metric", "exact_mach"], "exact_mach; did you mean exact_match?"),
+        ("ab", ["--metric", "exact_match"], "nothing could be compared; the notes say why"),
+        ("ab", ["--task", "tt"], "no results of task tt; did you mean t?; there are t"),
         ("ab", ["--alpha", "5"], "did you mean 0.05"),
         ("ab", ["--name", "x"], "--name must be given once for each"),
         ("ab", ["--cluster", "passage"], "no field 'passage'"),
@@ -364,7 +482,8 @@ def test_wrong_use_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     for name in "ab":
-        write_results(tmp_path / name, name, {"acc": [0.0, 1.0, 1.0]})
+        more = {"exact_match": [1.0, 1.0, 0.0]} if name == "a" else {}
+        write_results(tmp_path / name, name, {"acc": [0.0, 1.0, 1.0], **more})
     assert main(["compare", *(str(tmp_path / name) for name in folders), *options]) == 2
     assert message in capsys.readouterr().err
 

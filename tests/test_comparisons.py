@@ -102,7 +102,19 @@ def test_noninferiority_bound_is_a_bootstrap_limit() -> None:
     assert found.lower_bound == pytest.approx(t_bound, abs=0.006)
     assert found.noninferior == (found.lower_bound > -0.1)
     assert not comparisons.noninferiority(candidate, reference, 0.0).noninferior
-    assert comparisons.noninferiority(reference, reference, 0.01).noninferior
+
+
+def test_items_that_all_agree_are_judged_by_the_exact_bound() -> None:
+    for n, shown in ((4, False), (71, False), (72, True)):
+        found = comparisons.noninferiority(np.zeros(n), np.zeros(n), 0.05, largest_loss=1.0)
+        exact = stats.binomtest(0, n).proportion_ci(0.95).high
+        assert found.alike and found.lower_bound == pytest.approx(-exact)
+        assert found.noninferior == shown
+    shifted = comparisons.noninferiority(np.full(4, 0.5), np.full(4, 0.25), 0.3, largest_loss=1.0)
+    share = stats.binomtest(0, 4).proportion_ci(0.95).high
+    assert shifted.lower_bound == pytest.approx((1 - share) * 0.25 - share)
+    unknown = comparisons.noninferiority(np.zeros(500), np.zeros(500), 0.05)
+    assert np.isnan(unknown.lower_bound) and not unknown.noninferior
 
 
 def test_noninferiority_keeps_its_level_at_the_margin() -> None:

@@ -144,7 +144,7 @@ def test_patterns_groups_and_filters(tmp_path: Path) -> None:
     "task, metric, condition, reason",
     [
         ("other", "acc", ">= 0.9", "no results of other; there are t"),
-        ("t", "accc", ">= 0.9", "no metric accc; there are acc"),
+        ("t", "accc", ">= 0.9", "no metric accc; did you mean acc?; there are acc"),
         ("t", "coverage", ">= 0.9 with 95% confidence", "no standard error of coverage"),
         ("t", "icc", ">= 0.9", "its value is 'N/A', not a number"),
     ],
@@ -158,6 +158,69 @@ def test_what_cannot_be_judged_is_an_error_with_a_reason(
     )  # fmt: skip
     one = judged(tmp_path, metric, condition, task)
     assert one.status == "error" and reason in one.reason
+
+
+def group_of(
+    tmp_path: Path, members: dict[str, list[float]], metric: str = "tar_answer", *,
+    by_size: bool = True, stderr: float = 0.0, samples: bool = True,
+) -> Path:  # fmt: skip
+    """A results file with a group of tasks, as the harness writes it."""
+    contents = []
+    for task, values in members.items():
+        path = write_results(tmp_path, "m", {metric: values}, task=task, samples=samples)
+        contents.append(json.loads(path.read_text(encoding="utf-8")))
+    whole = contents[0]
+    for key in ("results", "configs", "n-samples"):
+        whole[key] = {name: one for content in contents for name, one in content[key].items()}
+    sizes = [len(one) if by_size else 1 for one in members.values()]
+    value = np.average([np.mean(one) for one in members.values()], weights=sizes)
+    whole["results"]["g"] = {
+        f"{metric},none": value, f"{metric}_stderr,none": stderr,
+        "sample_len": sum(map(len, members.values())),
+    }  # fmt: skip
+    whole["group_subtasks"] = {"g": ["inner", *list(members)[1:]], "inner": [next(iter(members))]}
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return path
+
+
+def test_a_group_of_shares_gets_the_exact_bound_of_its_items(tmp_path: Path) -> None:
+    # A standard error of 0, as the harness pools it from tasks that agree within themselves.
+    group_of(tmp_path, {"a": [1.0] * 3, "b": [0.0] * 3})
+    one = judged(tmp_path, "tar_answer", ">= 0.3 with 95% confidence", "g")
+    assert one.status == "fail" and one.tested == pytest.approx(stats.beta.ppf(0.05, 3, 4))
+    assert "exact 95 % lower bound" in one.reason and "6 items" in one.reason
+
+
+def test_a_group_of_unequal_tasks_is_pooled_by_size_only_if_it_is_weighted_so(
+    tmp_path: Path,
+) -> None:
+    members = {"a": [1.0] * 4, "b": [0.0] * 2}
+    condition = "<= 0.9 with 95% confidence"
+    group_of(tmp_path, members)
+    by_size = judged(tmp_path, "tar_answer", condition, "g")
+    assert by_size.tested == pytest.approx(stats.beta.ppf(0.95, 5, 2))
+    group_of(tmp_path, members, by_size=False)
+    one = judged(tmp_path, "tar_answer", condition, "g")
+    assert one.status == "error" and "gate its member tasks (b, a)" in one.reason
+    group_of(tmp_path, members, by_size=False, stderr=0.1)
+    spread = judged(tmp_path, "tar_answer", condition, "g")
+    assert spread.tested == pytest.approx(0.5 + stats.t.ppf(0.95, 4) * 0.1)
+    group_of(tmp_path, {"a": [1.0] * 40, "b": [1.0] * 2}, by_size=False)
+    alike = judged(tmp_path, "tar_answer", ">= 0.5 with 95% confidence", "g")
+    assert alike.tested == pytest.approx(0.05 ** (1 / 4)), "the small task limits what is known"
+
+
+@pytest.mark.parametrize("samples", [True, False])
+def test_no_spread_and_no_share_cannot_be_judged(tmp_path: Path, samples: bool) -> None:
+    values = {"a": [0.5] * 3, "b": [0.5] * 3}
+    group_of(tmp_path, values, "semantic_repeatability", samples=samples)
+    condition = ">= 0.4 with 95% confidence"
+    one = judged(tmp_path, "semantic_repeatability", condition, "g")
+    assert one.status == "error" and "gate its member tasks" in one.reason
+    alone = judged(tmp_path, "semantic_repeatability", condition, "a")
+    assert alone.status == "error" and "bounds nothing" in alone.reason
+    assert main(["gate", gate(tmp_path, f"g: {{semantic_repeatability: '{condition}'}}"),
+                 str(tmp_path)]) == 2  # fmt: skip
 
 
 def test_missing_and_half_written_samples_are_errors(tmp_path: Path) -> None:

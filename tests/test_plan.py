@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from test_compare import in_memory
 from lmrel_tasks.cli import main
 from lmrel_tasks.costs import build_requests, cost_of, money, probe, token_counter
 from lmrel_tasks.differences import task_differences
+from lmrel_tasks.limits import harness_limit, items_limit
 from lmrel_tasks.planning import (
     Spread,
     assumed_accuracy,
@@ -263,6 +265,44 @@ def test_the_command_prices_times_and_plans(
     assert needed[1]["for_half_width"] == 97  # (1.96 / 0.1)^2 / 4, rounded up
     assert f"| {needed[5]['for_difference']}" in out
     assert files[1].read_text(encoding="utf-8").startswith("task,items,prompts")
+
+
+def test_small_amounts_keep_two_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_task(tmp_path, "plan_sums", ITEMS, repeats=5)
+    command = ["plan", "plan_sums", "--include_path", str(tmp_path), "--no_defaults"]
+    assert main([*command, "--output-tokens", "4", "--price-in", "0.2", "--price-out", "0.2"]) == 0
+    # 150 and 750 tokens in, 600 out
+    assert "0.00015 to 0.00027" in capsys.readouterr().out
+    assert main([*command, "--price-in", "0"]) == 0
+    assert "0.00 to 0.00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "1.5", "all"])
+def test_limits_that_are_none_are_refused(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        ["demo"], ["plan", "t"], ["paraphrase", "t"], ["label", "export", "x"],
+    ):  # fmt: skip
+        with pytest.raises(SystemExit) as stopped:
+            main([*command, f"--limit={limit}"])
+        assert stopped.value.code == 2
+        assert f"{limit!r} is no " in capsys.readouterr().err
+
+
+def test_shares_of_the_items_are_limits_as_in_the_harness() -> None:
+    assert (harness_limit("0.5"), harness_limit("3"), items_limit("3")) == (0.5, 3, 3)
+    with pytest.raises(ArgumentTypeError):
+        items_limit("0.5")
+
+
+def test_a_task_that_is_not_there_is_told_with_close_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_task(tmp_path, "plan_sums", ITEMS, repeats=5)
+    command = ["plan", "plan_sum", "--include_path", str(tmp_path), "--no_defaults"]
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert "is called 'plan_sum'; did you mean plan_sums" in told
+    assert "--include_path" in told and "Spec" not in told
 
 
 def test_statistics_alone_and_from_a_pilot(

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lmrel_tasks.cli import main
 from lmrel_tasks.reporting.differences import visible, word_differences
 from lmrel_tasks.reporting.gather import gather
+from lmrel_tasks.reporting.headline import Headline, headlines
 from lmrel_tasks.results import find_evaluations
 from tests.browser import CHROMIUM, DRIVER, Browser
 from tests.saved_results import ITEMS, evaluation, save, unsteady
@@ -126,7 +128,91 @@ def test_headline_is_that_of_the_results_file(folder: Path, page: Path) -> None:
     share = float(rows["mode_acc@plain,none"][2])
     assert (low, high) == pytest.approx(proportion_confint(round(12 * share), 12, method="beta"))
     value, error, low = (float(rows["semantic_repeatability,none"][at]) for at in (2, 3, 4))
-    assert low == pytest.approx(value - 1.96 * error, abs=1e-4)
+    assert low == pytest.approx(stats.t.interval(0.95, len(ITEMS) - 1, value, error)[0])
+
+
+def rows_of(path: Path, task: str = "t", samples: bool = True) -> dict[str, Headline]:
+    (one,) = find_evaluations([path])
+    values = gather(one, task).values if samples else {}
+    return {row.metric: row for row in headlines(one, task, values)}
+
+
+def test_few_items_have_the_interval_that_the_gate_goes_by(tmp_path: Path) -> None:
+    from lmrel_tasks.gating import judge, read_condition
+    from tests.result_folders import write_results
+
+    values = {"score": [0.2, 0.9, 0.7], "acc": [1.0, 1.0, 0.0], "long": [3.0, 40.0, 8.0]}
+    write_results(tmp_path, "m", values)
+    rows = rows_of(tmp_path)
+    for metric, column in values.items():
+        ends = [
+            judge([read_condition("t", metric, f"{sign} 0 with 97.5% confidence")],
+                  find_evaluations([tmp_path]))[0].tested
+            for sign in (">=", "<=")
+        ]  # fmt: skip
+        if metric == "score":
+            expected = stats.t.interval(0.95, 2, np.mean(column), stats.sem(column))
+            assert ends == pytest.approx(expected) and ends[0] < 0 and ends[1] > 1
+            ends = [0.0, 1.0]
+        assert [rows[metric].ci_low, rows[metric].ci_high] == pytest.approx(ends), metric
+    assert [rows[name].method for name in values] == ["t", "exact", "t"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "items", "reported", "ends"),
+    [
+        # Without spread, unless by definition a share.
+        ("answer_agreement", [1.0, 1.0], {}, None),
+        ("mi_targeted", [0.0, 0.0], {"mi_targeted,none": 2e-16, "mi_targeted_stderr,none": 3e-16},
+         None),
+        ("mode_acc", [1.0, 1.0], {}, (0.025**0.5, 1.0)),
+        # What the items show is not what the value is a mean of.
+        ("direction_beta", [0.0] * 4, {"direction_beta,none": -0.4,
+                                       "direction_beta_stderr,none": 0.5},
+         stats.t.interval(0.95, 3, -0.4, 0.5)),
+        # The interval of the metric's own test, if it says anything.
+        ("jsd_excess", [0.1, 0.2], {"jsd_excess_ci_low,none": -1.0, "jsd_excess_ci_high,none": 2.0},
+         (-1.0, 2.0)),
+        ("jsd_excess", [0.1, 0.2], {"jsd_excess_ci_low,none": -np.inf,
+                                    "jsd_excess_ci_high,none": np.inf}, None),
+        ("flip_excess", [0.1, 0.2], {"flip_excess_ci_low,none": 0.0,
+                                     "flip_excess_ci_high,none": 0.0}, None),
+        # The level is n / (n + 1) of a share.
+        ("reliability_level", [1.0, 1.0], {"reliability_level,none": 2 / 3}, (0.025**0.5, 1.0)),
+    ],
+)  # fmt: skip
+def test_an_interval_holds_its_value_or_is_not_shown(
+    tmp_path: Path, metric: str, items: list[float], reported: dict[str, float], ends: Any
+) -> None:
+    from tests.result_folders import write_results
+
+    write_results(tmp_path, "m", {metric: items}, reported=reported)
+    row = rows_of(tmp_path)[metric]
+    if ends is None:
+        assert (row.ci_low, row.ci_high, row.method) == (None, None, "")
+    else:
+        assert (row.ci_low, row.ci_high) == pytest.approx(ends)
+        assert row.value is not None and ends[0] <= row.value <= ends[1]
+
+
+def test_intervals_of_groups_stay_where_the_metric_can_lie(tmp_path: Path) -> None:
+    from tests.result_folders import write_results
+
+    path = write_results(tmp_path, "m", {"internal_stability": [0.9, 0.95]})
+    content = json.loads(path.read_text())
+    numbers = {"internal_stability": 0.92, "answer_agreement": 0.1, "own_share": 0.9, "length": 9.0}
+    content["results"]["g"] = {f"{name},none": value for name, value in numbers.items()}
+    content["results"]["g"] |= {f"{name}_stderr,none": 0.06 for name in numbers} | {"sample_len": 6}
+    content |= {"groups": {"g": {}}, "group_subtasks": {"g": ["t", "u", "v"]}}
+    path.write_text(json.dumps(content))
+    rows = rows_of(tmp_path, "g", samples=False)
+    # Three tasks of two items each leave three degrees of freedom.
+    half = stats.t.ppf(0.975, 3) * 0.06
+    assert (rows["internal_stability"].ci_low, rows["internal_stability"].ci_high) == (
+        pytest.approx(0.92 - half), 1.0,
+    )  # fmt: skip
+    assert rows["answer_agreement"].ci_low == 0 and rows["length"].ci_high == 9 + half
+    assert rows["own_share"].ci_low is None and rows["own_share"].ci_high is None
 
 
 def test_every_figure_has_a_caption_and_its_data(page: Path) -> None:
@@ -145,6 +231,11 @@ def test_every_figure_has_a_caption_and_its_data(page: Path) -> None:
     for measure, _, percent, _ in data["numbers_variance.csv"][1:]:
         shares[measure] = shares.get(measure, 0.0) + float(percent)
     assert set(shares) >= {"certainty", "correctness"} - {"certainty"}
+    # Where no number of answers suffices there is no size either, in the data as in the drawing.
+    infeasible = [row for row in curve[1:] if not row[3]]
+    assert infeasible and len(infeasible) < len(curve) - 1
+    assert all(not row[4] for row in infeasible)
+    assert "internal_repeatability that the model is certain of every token" in text
     assert all(total == pytest.approx(100) for total in shares.values())
 
 
@@ -164,6 +255,66 @@ def test_instability_orders_items_by_disagreement(folder: Path) -> None:
     assert order == sorted(order, reverse=True) and order[0] > order[-1] == 0
     shorter = gather(one, "numbers", max_items=3)
     assert [x.key for x in shorter.items] == [x.key for x in report.items[:3]]
+
+
+def test_runs_without_an_answer_are_no_disagreement() -> None:
+    from lmrel_tasks.metrics.agreement import answer_agreement
+    from lmrel_tasks.metrics.item import Condition, Item
+    from lmrel_tasks.reporting.items import LeastStable
+
+    answers = {
+        "same": ("a", "a", "a"), "some": ("a", "", "a", ""), "one": ("", "a", ""),
+        "split": ("a", "b", "a", ""),
+    }  # fmt: skip
+    kept = LeastStable(10)
+    for key, given in answers.items():
+        texts = tuple(map(str, range(len(given))))
+        certainty = np.full(len(given), np.nan)
+        cell = Condition("x", texts=texts, answers=given, certainty=certainty, tokens=certainty)
+        kept.add(Item(key, (cell,)), {"doc": {"question": key}})
+    views = kept.views()
+    assert [one.key for one in views] == ["split", "one", "some", "same"]
+    assert [one.unanswered for one in views] == [1, 2, 2, 0]
+    for one in views:
+        agreed = answer_agreement(answers[one.key])
+        assert (one.instability is None) == np.isnan(agreed)
+        if one.instability is not None:
+            assert one.instability == pytest.approx(1 - agreed)
+
+
+def test_two_runs_of_a_model_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.result_folders import write_results
+
+    for place, day in (("a", 1), ("a", 2), ("b", 1)):
+        for task in ("t", "u"):
+            write_results(
+                tmp_path / place / task, "/models/m", {"acc": [0, 1, 1]}, task=task,
+                date=f"2026-01-0{day}T10-20-30.5",
+            )  # fmt: skip
+    out = tmp_path / "r.html"
+
+    def links(*arguments: str) -> list[str]:
+        assert main(["report", *arguments, "-o", str(out)]) == 0
+        return re.findall(r'<li><a href="#task\d+">(.*?)</a>', out.read_text())
+
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    assert links(a, b) == ["t · a", "u · a", "t · b", "u · b"]
+    assert "2 tasks, 2 runs" in capsys.readouterr().err
+    assert links(a, b, "--name", "old", "--name", "new")[::2] == ["t · old", "t · new"]
+    assert links(a) == ["t", "u"]
+    assert "2 tasks, 0" in capsys.readouterr().err
+    assert links(a, "--all", "--tasks", "t") == [
+        "t · m (2026-01-01 10:20:30)", "t · m (2026-01-02 10:20:30)",
+    ]  # fmt: skip
+    capsys.readouterr()
+    assert main(["report", a, b, "--name", "x", "-o", str(out)]) == 2
+    assert "--name must be given once for each" in capsys.readouterr().err
+    # The same date in two folders of one path.
+    (tmp_path / "b").rename(tmp_path / "a" / "b")
+    found = links(a, "--all", "--tasks", "t")
+    assert len(set(found)) == len(found) == 3
 
 
 @pytest.mark.parametrize(
@@ -233,6 +384,9 @@ def test_bias_of_an_evaluation_has_the_intervals_of_its_tests(tmp_path: Path) ->
     assert 0 < row["jsd_targeted,none"] < 5e-4
     assert f"<b>{row['jsd_targeted,none']:.1e}".replace("e-", "e−") in page
     assert f"<span>{len(CONDITIONS)} conditions</span>" in page
+    # Answers of all conditions together are no repeatability, and no flip rate either.
+    assert '<span title="differs between conditions">' in page and "nstability" not in page
+    assert "all of its conditions together: original, edited, reworded." in page
 
 
 def test_missing_samples_are_said(tmp_path: Path) -> None:

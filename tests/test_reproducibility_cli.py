@@ -19,7 +19,11 @@ from scipy import stats
 
 from lmrel_tasks import embedder
 from lmrel_tasks.cli import main
+from lmrel_tasks.comparing import equivalence, pairwise
+from lmrel_tasks.gauge_tables import gauge_table
+from lmrel_tasks.metrics.cosine import cell_sums, stack_cells
 from lmrel_tasks.run import Capture, Run
+from lmrel_tasks.study import Study
 
 RUNS, N = 4, 12
 CONDITIONS = ("plain", "polite", "terse")
@@ -291,6 +295,58 @@ def test_gauge_table_equals_anova(results, tmp_path, capsys) -> None:
     e = np.array([[[vector(t) for t in c] for c in i] for i in texts]).sum(axis=2)
     w = (((e**2).sum(axis=-1) - RUNS) / (RUNS * (RUNS - 1))).mean()
     assert f"two runs under one condition have a mean cosine of {w:.3f}" in told
+
+
+def test_items_without_spread_and_without_values_are_not_judged() -> None:
+    alike = {"acc": np.zeros((4, 2))}
+    table = equivalence(("t", "m"), ["plain", "polite"], alike, "plain", 0.05)
+    (sentence,) = table.findings
+    assert "cannot be judged: all 4 items agree exactly" in sentence
+    assert "; 72 such items would rule it out" in sentence
+    assert table.records()[0]["noninferior"] == "cannot be judged"
+    many = equivalence(("t", "m"), ["a", "b"], {"acc": np.zeros((72, 2))}, "a", 0.05)
+    assert "b is noninferior to a in acc" in many.findings[0]
+    nothing = pairwise(("t", "m"), ["a", "b"], {"acc": np.full((4, 2), np.nan)}, "prompts")
+    assert nothing.findings == (
+        "t: acc cannot be compared: no item has a value of it under two prompts.",
+    )
+
+
+def study_of(right: np.ndarray, vectors: np.ndarray) -> Study:
+    """A study from (I, P, R) correctness and (I, P, R, d) vectors, NaN for an empty text."""
+    shape = right.shape
+    names = tuple(f"c{p}" for p in range(shape[1]))
+    cells = stack_cells([stack_cells([cell_sums(cell) for cell in row]) for row in vectors])
+    nothing = np.full(shape, np.nan)
+    return Study(
+        "m", "t", "none", names, tuple(f"i{i}" for i in range(shape[0])), nothing, right,
+        nothing, [[("a",) * shape[2]] * shape[1]] * shape[0], cells, {},
+    )  # fmt: skip
+
+
+def test_gauge_table_is_consistent_where_runs_are_empty() -> None:
+    vectors = np.random.default_rng(0).normal(size=(2, 2, 3, 8))
+    # Each item has texts under one condition, and not the same one.
+    vectors[0, 1] = vectors[1, 0] = np.nan
+    table = gauge_table(study_of(np.ones((2, 2, 3)), vectors), 100)
+    meaning = [row for row in table.records() if row["measure"] == "meaning"]
+    assert [row["quantity"] for row in meaning] == ["s_r (repeatability)"]
+    assert any("meaning lies where is n/a" in sentence for sentence in table.findings)
+    assert not any("of the variance of meaning, " in sentence for sentence in table.findings)
+
+
+def test_gauge_table_of_right_and_wrong_has_no_limits_and_no_noise() -> None:
+    right = (np.random.default_rng(1).random((6, 2, 4)) < 0.5).astype(float)
+    same = np.broadcast_to(np.random.default_rng(2).normal(size=8), (6, 2, 4, 8))
+    table = gauge_table(study_of(right, same), 100)
+    rows = table.records()
+    correctness = [row["quantity"] for row in rows if row["measure"] == "correctness"]
+    assert "s_r (repeatability)" in correctness and not any("2.8" in name for name in correctness)
+    assert any("0 or 1 differ by 0 or 1" in sentence for sentence in table.findings)
+    for row in rows:
+        if row["measure"] == "meaning":
+            assert row["estimate"] == row["ci_low"] == row["ci_high"] == 0
+    assert any("meaning does not vary at all" in sentence for sentence in table.findings)
 
 
 def test_bad_use_is_told(results, tmp_path, capsys) -> None:

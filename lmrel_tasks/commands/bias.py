@@ -12,8 +12,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--task", action="append", default=[], help="this task only; repeatable")
     parser.add_argument(
-        "--metrics", default="flip,jsd,kl,mi", metavar="LIST",
-        help="any of flip, jsd, kl, log_odds, mi, phi, direction (flip,jsd,kl,mi)",
+        "--metrics", metavar="LIST",
+        help="any of flip, jsd, kl, log_odds, mi, phi, direction (flip,jsd,kl,mi, and direction "
+        "for edits that go in two directions)",
     )  # fmt: skip
     parser.add_argument(
         "--baseline", choices=["benign", "rerun", "fixed_phrase"], default="benign",
@@ -31,12 +32,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resamples", type=int, metavar="N", help="of bootstrap and permutation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--outcome", default="0", metavar="OPTION",
-        help="for direction: the option whose log-odds are regressed, by place or text (0)",
+        "--outcome", metavar="OPTION",
+        help="for direction: the option whose log-odds are regressed, by place or text (that of "
+        "the task's direction_beta, else 0)",
     )  # fmt: skip
     parser.add_argument(
         "--cluster", metavar="FIELD", help="for direction: field that says which items belong "
-        "together",
+        "together (that of the task's direction_beta)",
     )  # fmt: skip
     parser.add_argument("--output", metavar="DIR", help="write bias.json and bias_family.csv here")
 
@@ -45,9 +47,10 @@ def run(args: argparse.Namespace) -> int:
     from lmrel_tasks.bias_report import KNOWN, Options, bias_rows, family_table, short_table
     from lmrel_tasks.tables import write_tables
 
-    metrics = [one.strip() for one in args.metrics.split(",") if one.strip()]
-    unknown = [one for one in metrics if one not in KNOWN]
-    if unknown or not metrics:
+    metrics = None
+    if args.metrics is not None:
+        metrics = [one.strip() for one in args.metrics.split(",") if one.strip()]
+    if metrics is not None and (not metrics or set(metrics) - set(KNOWN)):
         raise ValueError(f"--metrics takes {', '.join(KNOWN)}, got {args.metrics!r}")
     for name in ("alpha", "confidence"):
         if not 0 < getattr(args, name) < 1:
@@ -56,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         metrics=metrics, baseline=args.baseline, test=args.test, alternative=args.alternative,
         preset=args.preset, n_resamples=args.resamples, seed=args.seed,
         confidence=args.confidence, alpha=args.alpha, adjust=args.adjust,
-        outcome=int(args.outcome) if args.outcome.isdigit() else args.outcome,
+        outcome=int(args.outcome) if (args.outcome or "").isdigit() else args.outcome,
         cluster=args.cluster,
     )  # fmt: skip
     table = family_table(bias_rows(args.results, options, args.task), options)

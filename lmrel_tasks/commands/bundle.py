@@ -14,11 +14,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from lmrel_tasks.bundling import build
+    from lmrel_tasks.markdown import counted
 
     path = Path(args.output)
     manifest = build(args.results, path, latest=not args.all)
     size = path.stat().st_size / 1e6
-    print(f"{path}: {len(manifest['evaluations'])} evaluations, {size:.2f} MB")
+    print(f"{path}: {counted(len(manifest['evaluations']), 'evaluation')}, {size:.2f} MB")
     for one in manifest["evaluations"]:
         print(f"  {one['model']} ({one['date']}): {', '.join(one['tasks'])}")
     print(f"Check it with: lmrel verify {path}")

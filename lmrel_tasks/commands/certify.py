@@ -228,7 +228,7 @@ def _word(qualifies: bool) -> str:
 
 def _report(name: str, one: Certificate, args: argparse.Namespace, qualifies: bool) -> str:
     runs = f"{one.runs_min}" if one.runs_min == one.runs_max else f"{one.runs_min}-{one.runs_max}"
-    cover, gap, level = one.coverage, one.coverage.capability_gap, one.level
+    gap, level = one.coverage.capability_gap, one.level
     tested = "lower bound" if args.gate == "lower" else "level"
     lines = [
         f"{name}: {_word(qualifies)} ({tested} {getattr(level, args.gate):.3f}, "
@@ -238,8 +238,7 @@ def _report(name: str, one: Certificate, args: argparse.Namespace, qualifies: bo
         f"{level.successes} of {level.n} items)",
         f"  lower bound         {level.lower:.3f}  (exact, {100 * level.confidence:g} %)",
         f"  prediction sets     {_sets(one)}",
-        f"  coverage            {cover.coverage:.3f} [{cover.ci_low:.3f}, {cover.ci_high:.3f}] "
-        f"leave-one-out; {cover.coverage_solvable:.3f} on solvable items",
+        f"  coverage            {_coverage(one)}",
         f"  capability gap      {gap.estimate:.3f} [{gap.ci_low:.3f}, {gap.ci_high:.3f}] "
         "never sampled an acceptable answer",
         f"  responses           {one.accuracy:.3f} acceptable; agreement of pairs "
@@ -260,6 +259,23 @@ def _sets(one: Certificate) -> str:
     if not one.sets.feasible:
         return f"infeasible: {one.sets.reason}"
     return f"M* = {one.sets.m_star:g} at alpha = {one.sets.alpha:g}; mean size {one.set_size:.2f}"
+
+
+def _coverage(one: Certificate) -> str:
+    cover = one.coverage
+    if not one.sets.feasible or cover.infeasible == 1:
+        why = "" if not one.sets.feasible else ", which there is for no item from the others alone"
+        return (
+            f"not defined without a finite M*{why}; with every sampled answer as set it is "
+            "trivial: 1 - capability gap"
+        )
+    text = (
+        f"{cover.coverage:.3f} [{cover.ci_low:.3f}, {cover.ci_high:.3f}] leave-one-out; "
+        f"{cover.coverage_solvable:.3f} on solvable items"
+    )
+    if cover.infeasible > 0:
+        text += f"; {100 * cover.infeasible:.0f} % of the items get every sampled answer as set"
+    return text
 
 
 def _needed(one: Certificate) -> str:
@@ -288,12 +304,17 @@ def _brief(text: str, width: int) -> str:
     return plain if len(plain) <= width else plain[: width - 1] + "…"
 
 
+def _brief_end(text: str, width: int) -> str:
+    """The end of a name, which says more than its beginning: the task, or the file."""
+    return _brief(text[::-1], width)[::-1]
+
+
 def _comparison(done: Sequence[dict[str, Any]], args: argparse.Namespace) -> str:
     width = min(max(len(one["input"]) for one in done), 60)
     lines = [f"{'input':<{width}}  items  level  lower  {args.min_reliability:g} reached?"]
     ranked = sorted(done, key=lambda one: -one["level"]["lower"] if "level" in one else 2.0)
     for one in ranked:
-        name = f"{_brief(one['input'], width):<{width}}"
+        name = f"{_brief_end(one['input'], width):<{width}}"
         if "error" in one:
             lines.append(f"{name}  cannot be judged")
             continue

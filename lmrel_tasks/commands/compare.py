@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmrel_tasks.differences import Difference
     from lmrel_tasks.mismatches import Mismatch
+    from lmrel_tasks.paired_results import PairedTask
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +60,10 @@ def run(args: argparse.Namespace) -> int:
     notes: list[str] = []
     mismatches: list[Mismatch] = []
     found: list[Difference] = []
+    there: list[str] = []
     for paired in pair_tasks(contestants, tasks=args.task, cluster=args.cluster, notes=notes):
+        there += _names_in(paired)
+        notes += _not_everywhere(paired, args.metric)
         mismatches += [one for one in find_mismatches(paired) if one not in mismatches]
         for who in paired.contestants:
             dates = who.dates(paired.task)
@@ -71,12 +76,14 @@ def run(args: argparse.Namespace) -> int:
         found += task_differences(
             paired, metrics=args.metric, confidence_level=1 - args.alpha, notes=notes
         )
+    _refuse_unknown(args.metric, there)
     print(head(contestants, mismatches, notes))
     if args.strict and any(one.serious for one in mismatches):
         print("\nNo numbers: --strict, and the results differ in more than the model.")
         return 1
     if not found:
-        raise ValueError("nothing could be compared; the notes say why")
+        why = "the notes say why" if notes else "the samples hold no metric that all have"
+        raise ValueError(f"nothing could be compared; {why}")
     table = adjusted(found, alpha=args.alpha, power=args.power)
     places = ranks(table, alpha=args.alpha)
     print()
@@ -86,6 +93,39 @@ def run(args: argparse.Namespace) -> int:
         print(rank_table(places))
     _write(args, contestants, mismatches, notes, table, places)
     return 0
+
+
+def _names_in(paired: PairedTask) -> list[str]:
+    """Metrics that anyone has, with the filter unless that is ``none``."""
+    suffix = "" if paired.filter == "none" else f",{paired.filter}"
+    names = [m for scores in paired.scores for m in (*scores.values, *scores.unusable)]
+    return [f"{name}{suffix}" for name in dict.fromkeys(names)]
+
+
+def _not_everywhere(paired: PairedTask, wanted: Sequence[str]) -> list[str]:
+    """Sentences on metrics that were asked for and that only some have."""
+    told = []
+    for shown in _names_in(paired):
+        metric = shown.removesuffix(f",{paired.filter}")
+        have = [metric in one.values or metric in one.unusable for one in paired.scores]
+        if {metric, shown} & set(wanted) and not all(have):
+            lacking = [
+                who.name for who, has in zip(paired.contestants, have, strict=True) if not has
+            ]
+            told.append(f"{paired.task}: no {shown} in the samples of {', '.join(lacking)}.")
+    return told
+
+
+def _refuse_unknown(wanted: Sequence[str], there: Sequence[str]) -> None:
+    from lmrel_tasks.suggesting import did_you_mean
+
+    known = {name for shown in there for name in (shown, shown.split(",")[0])}
+    for metric in wanted:
+        if metric not in known:
+            raise ValueError(
+                f"no metric is called {metric}{did_you_mean(metric, [*there, *sorted(known)])}; "
+                f"there are {', '.join(dict.fromkeys(there)) or 'none'}"
+            )
 
 
 def head(contestants: Sequence, mismatches: Sequence[Mismatch], notes: Sequence[str]) -> str:
@@ -99,10 +139,22 @@ def head(contestants: Sequence, mismatches: Sequence[Mismatch], notes: Sequence[
         lines += [f"- **{one.kind}** {one.text}" for one in serious]
     else:
         lines.append("Items, prompts, targets, versions and generation settings are the same.")
-    lines += [f"- {one.kind}: {one.text}" for one in mild]
+    for kind in dict.fromkeys(one.kind for one in mild):
+        lines.append(f"- {kind}: {_in_one([one for one in mild if one.kind == kind])}")
     if notes:
         lines += ["", "## Notes", "", *(f"- {one}" for one in notes)]
     return "\n".join(lines)
+
+
+def _in_one(alike: Sequence[Mismatch]) -> str:
+    """Mismatches of one kind in one sentence, whatever number of tasks they are in."""
+    tasks = list(dict.fromkeys(one.task for one in alike))
+    texts = list(dict.fromkeys(one.text.removeprefix(f"{one.task}: ") for one in alike))
+    if len(texts) == 1:
+        return f"{', '.join(tasks)}: {texts[0]}"
+    names = list(dict.fromkeys(text.split(" differs")[0] for text in texts))
+    verb = "differs" if len(names) == 1 else "differ"
+    return f"{', '.join(names)} {verb} in {', '.join(tasks)} (--json lists the values)"
 
 
 def body(table: Sequence[Difference], alpha: float, power: float) -> str:
@@ -114,7 +166,7 @@ def body(table: Sequence[Difference], alpha: float, power: float) -> str:
         (
             one.task, one.metric, f"{one.first} − {one.second}", one.first_value,
             one.second_value, f"{one.difference:+.4f}", one.stderr,
-            f"[{one.ci_low:+.4f}, {one.ci_high:+.4f}]", one.method, one.pvalue,
+            _interval(one), one.method, one.pvalue,
             one.pvalue_adjusted, one.detectable, one.n, one.verdict(alpha),
         )
         for one in table
@@ -132,6 +184,13 @@ def body(table: Sequence[Difference], alpha: float, power: float) -> str:
         f"adjusted. Detectable: the true difference that this table finds with {100 * power:g} % "
         "power at Holm's strictest step.",
     ]  # fmt: skip
+    if any(one.method == "exact McNemar" for one in table):
+        lines.append("Intervals beside McNemar's test are Tango's score intervals.")
+    if any(one.stderr == 0 and one.method != "exact McNemar" for one in table):
+        lines.append(
+            "Where all items differ alike (standard error 0), the interval is the exact one of a "
+            "metric within [0, 1], and n/a for other metrics: no spread bounds nothing."
+        )
     if lost:
         most = max(lost, key=lambda one: one.left_out)
         lines.append(
@@ -139,6 +198,12 @@ def body(table: Sequence[Difference], alpha: float, power: float) -> str:
             f"({most.task}, {most.metric})."
         )
     return "\n".join(lines)
+
+
+def _interval(one: Difference) -> str:
+    if math.isnan(one.ci_low) or math.isnan(one.ci_high):
+        return "n/a"
+    return f"[{one.ci_low:+.4f}, {one.ci_high:+.4f}]"
 
 
 def rank_table(places: Sequence) -> str:

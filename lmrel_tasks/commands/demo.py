@@ -8,6 +8,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from lmrel_tasks.limits import harness_limit
+
 GROUP = "lmrel_demo"
 
 
@@ -18,7 +20,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a folder or GGUF file to use instead of downloading SmolLM2-135M-Instruct",
     )
     parser.add_argument("--output", default="out", metavar="DIR", help="results go here (out)")
-    parser.add_argument("--limit", type=int, metavar="N", help="first N items of each task only")
+    parser.add_argument(
+        "--limit", type=harness_limit, metavar="N",
+        help="first N items of each task only; below 1 a share of them",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, metavar="SEED", help="of the draws, as in lm_eval")
 
 
@@ -37,11 +42,12 @@ def run(args: argparse.Namespace) -> int:
         "--log_samples",
         "--output_path", args.output,
     ]  # fmt: skip
-    if args.limit:
-        command += ["--limit", str(args.limit)]
+    if args.limit is not None:
+        command += ["--limit", f"{args.limit:g}"]
     if args.seed is not None:
         command += ["--seed", str(args.seed)]
-    run_harness(command)
+    if status := run_harness(command):
+        return status
     new = sorted(set(_results(args.output)) - started)
     if not new:
         raise RuntimeError(f"the harness wrote no results file below {args.output}")

@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+from lmrel_tasks.limits import items_limit
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="part", required=True, metavar="export|import")
@@ -20,7 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the page; a folder if there are several calibration sets (labels.html)",
     )  # fmt: skip
     export.add_argument("--shuffle-seed", type=int, default=0, help="order of the answers (0)")
-    export.add_argument("--limit", type=int, metavar="N", help="first N items of each set only")
+    export.add_argument(
+        "--limit", type=items_limit, metavar="N", help="first N items of each set only"
+    )
     from lmrel_tasks.commands.certify import add_reading_arguments
 
     add_reading_arguments(export)

@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
     from lmrel_tasks.leaderboard import boards, contestants_of
     from lmrel_tasks.leaderboard_page import as_html, as_markdown
+    from lmrel_tasks.markdown import counted
     from lmrel_tasks.metrics.bounds import check_probability
     from lmrel_tasks.unbundling import unpack
     from lmrel_tasks.verification import checks, status
@@ -62,5 +63,6 @@ def run(args: argparse.Namespace) -> int:
     text = write(table, list(dict.fromkeys(notes)), args.title, args.alpha)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", errors="replace")
-    print(f"{path}: {len(table)} rankings of {len(found)} bundles", file=sys.stderr)
+    size = f"{counted(len(table), 'ranking')} of {counted(len(found), 'bundle')}"
+    print(f"{path}: {size}", file=sys.stderr)
     return 1 if refused else 0

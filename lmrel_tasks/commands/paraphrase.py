@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lmrel_tasks.limits import items_limit
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", help="a bias task")
@@ -44,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-embedder", action="store_true", help="do not check the meaning")
     parser.add_argument("--retry-failed", action="store_true", help="try failures again")
     parser.add_argument("--store", metavar="FILE", help="keeps replies (LMREL_STORE)")
-    parser.add_argument("--limit", type=int, metavar="N", help="first N items only")
+    parser.add_argument("--limit", type=items_limit, metavar="N", help="first N items only")
     parser.add_argument("--seed", type=int, default=0)
 
 

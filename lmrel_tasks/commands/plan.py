@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from lmrel_tasks.limits import harness_limit
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no_defaults", action="store_true",
         help="do not look among the harness's own tasks, which is faster",
     )  # fmt: skip
-    what.add_argument("--limit", type=float, metavar="N", help="as in lm_eval")
+    what.add_argument("--limit", type=harness_limit, metavar="N", help="as in lm_eval")
     what.add_argument("--items", type=int, metavar="N", help="items, where no task is given")
     what.add_argument("--repeats", type=int, metavar="R", help="runs per item, not the task's")
     what.add_argument("--apply_chat_template", action="store_true", help="as in lm_eval")
@@ -151,13 +155,26 @@ def _tasks(args: argparse.Namespace) -> list:
     try:
         tasks = list(manager.load(args.tasks)["tasks"].values())
     except KeyError as error:
-        raise ValueError(f"no task is called {error}; see `lmrel ls`") from None
+        raise ValueError(_not_loaded(args, manager.all_tasks, error)) from None
     for task in tasks:
         if args.repeats is not None:
             task.set_config("repeats", args.repeats)
     # The harness announces every task and shows a bar for each; the table is enough.
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     return tasks
+
+
+def _not_loaded(args: argparse.Namespace, known: Sequence[str], error: KeyError) -> str:
+    from lmrel_tasks.suggesting import did_you_mean
+
+    absent = [name for name in args.tasks if name not in known and not Path(name).exists()]
+    if not absent:
+        return f"{', '.join(args.tasks)}: not to be set up, key {error} is missing"
+    stock = "; without --no_defaults the harness's own tasks count too" * bool(args.no_defaults)
+    return (
+        f"no task, group or tag is called {absent[0]!r}{did_you_mean(absent[0], known)}; see "
+        f"`lmrel ls`, and name the folder of your own tasks with --include_path{stock}"
+    )
 
 
 def _model(args: argparse.Namespace) -> Any:

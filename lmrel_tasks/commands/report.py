@@ -13,6 +13,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", default="Reliability report")
     parser.add_argument("--tasks", nargs="+", metavar="TASK", help="only these tasks")
     parser.add_argument(
+        "--name", action="append", default=[],
+        help="what to call the models of the results, once for each in their order; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
         "--items", type=int, default=500, metavar="N",
         help="list the N least stable items of each task with their runs (500)",
     )  # fmt: skip
@@ -20,27 +24,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from lmrel_tasks.contestants import named_evaluations
+    from lmrel_tasks.markdown import counted
     from lmrel_tasks.reporting.gather import gather
     from lmrel_tasks.reporting.page import render
-    from lmrel_tasks.results import find_evaluations
 
     if args.items < 0:
         raise ValueError(f"--items must not be negative, got {args.items}")
-    found = find_evaluations(args.results, latest=not args.all)
+    named = named_evaluations(args.results, args.name, latest=not args.all)
+    found = [one for one, _ in named]
     pairs = [
-        (one, task)
-        for one in sorted(found, key=lambda one: (one.model, one.date))
+        (one, task, name)
+        for one, name in named
         for task in one.tasks
         if not args.tasks or task in args.tasks
     ]
     if not pairs:
         known = sorted({task for one in found for task in one.tasks})
         raise ValueError(f"none of the tasks is in the results; there are {', '.join(known)}")
-    reports = [gather(one, task, args.items) for one, task in pairs]
-    text = render(found, reports, args.title)
+    reports = [gather(one, task, args.items, name) for one, task, name in pairs]
+    names = {one.path: name for one, name in named}
+    text = render(found, reports, args.title, names=names)
     path = Path(args.output)
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = text.encode("utf-8", "replace")
     path.write_bytes(raw)
-    print(f"{path}: {len(pairs)} tasks, {len(raw) / 1e6:.2f} MB", file=sys.stderr)
+    tasks, runs = ({pair[at] for pair in pairs} for at in (1, 2))
+    size = counted(len(tasks), "task")
+    if len(runs) > 1:
+        size += f", {counted(len(runs), 'run')}"
+    print(f"{path}: {size}, {len(raw) / 1e6:.2f} MB", file=sys.stderr)
     return 0

@@ -24,7 +24,7 @@ from lmrel_tasks.reporting.drawing import (
     svg_of,
 )
 from lmrel_tasks.reporting.gather import TaskReport
-from lmrel_tasks.reporting.headline import Headline
+from lmrel_tasks.reporting.headline import NOISE, Headline
 
 # Names of item-level measures of repeatability, and how to call them.
 _REPEATABILITY = {
@@ -34,6 +34,12 @@ _REPEATABILITY = {
     "answer_reproducibility": "answers across conditions",
     "internal_repeatability": "token certainty",
     "internal_stability": "stability of certainty",
+}
+# What the right edge of a measure's panel means.
+_AGREEMENT = "that the runs of an item agree completely"
+_AT_ONE = {
+    "internal_repeatability": "that the model is certain of every token, whatever it says",
+    "internal_stability": "that all runs of an item are equally certain, whatever they say",
 }
 _PARTS = {
     "item": ("items", BLUE),
@@ -82,12 +88,23 @@ def distributions(report: TaskReport) -> Figure | None:
     return Figure(
         "Repeatability, item by item",
         svg,
-        "Each bar counts items. 1 (right edge) means that the runs of an item agree completely; "
-        "the orange line is the mean that the table reports. Two humps mean that some items are "
-        "stable and others are not: the mean then describes neither.",
+        f"Each bar counts items. {_right_edge([name for name, _, _ in shown])} The orange line is "
+        "the mean that the table reports. Two humps mean that there are two kinds of items: the "
+        "mean then describes neither.",
         f"{report.task}_repeatability.csv",
         data_address(heads, rows),
     )
+
+
+def _right_edge(names: Sequence[str]) -> str:
+    """What 1 means in the panels, in a sentence."""
+    panels: dict[str, list[str]] = {}
+    for name in names:
+        panels.setdefault(_AT_ONE.get(name, _AGREEMENT), []).append(name)
+    if list(panels) == [_AGREEMENT]:
+        return f"1 (right edge) means {_AGREEMENT}."
+    said = [f"in {' and '.join(those)} {meaning}" for meaning, those in panels.items()]
+    return f"1 (right edge) means {'; '.join(said)}."
 
 
 def _bins(
@@ -111,8 +128,10 @@ def reliability(report: TaskReport) -> Figure | None:
     level = conformal.reliability_level(scores)
     sets = [conformal.m_star(scores, float(alpha)) for alpha in ALPHAS]
     covers = [conformal.coverage(scores, float(alpha), classes) for alpha in ALPHAS]
-    sizes = [one.mean_set_size for one in covers]
     stars = np.array([one.m_star if one.feasible else math.nan for one in sets])
+    infeasible = np.isnan(stars)
+    # Where no number of answers suffices, the sets hold all there are: their size says nothing.
+    sizes = np.where(infeasible, math.nan, [one.mean_set_size for one in covers])
     with canvas(7.6, 2.9, 2) as (figure, (left, right)):
         left.plot(ALPHAS, 1 - ALPHAS, color=MUTED, linewidth=1.1, linestyle="--")
         left.annotate("wanted: 1 − α", (0.02, 0.985), color=MUTED, fontsize=8, va="top",
@@ -124,14 +143,17 @@ def reliability(report: TaskReport) -> Figure | None:
         place: dict[str, Any] = {"fontsize": 8, "ha": "left", "textcoords": "offset points"}
         left.annotate(f"level {level.level:.3f}", (0.012, level.level), color=BLUE,
                       xytext=(0, 3), va="bottom", **place)  # fmt: skip
-        left.annotate(f"95 % bound {level.lower:.3f}", (0.012, level.lower), color=ORANGE,
-                      xytext=(0, -3), va="top", **place)  # fmt: skip
+        # Near 0 there is no room below the line, and close to it the level's name is above.
+        if low := level.lower < 0.12:
+            place["ha"] = "right"
+        left.annotate(f"95 % bound {level.lower:.3f}", (0.49 if low else 0.012, level.lower),
+                      color=ORANGE, xytext=(0, 3 if low else -3), va="bottom" if low else "top",
+                      **place)  # fmt: skip
         left.set(xlim=(0, 0.5), ylim=(-0.03, 1.05), xlabel="α, the share of errors accepted",
                  ylabel="reliability", title="Most frequent answer")  # fmt: skip
         right.step(ALPHAS, stars, where="mid", color=BLUE, linewidth=1.4, label="M*(α)")
         right.plot(ALPHAS, sizes, color=ORANGE, linewidth=1.4, label="mean size of the sets")
-        infeasible = np.isnan(stars)
-        top = max(np.nanmax(stars) if not infeasible.all() else 1.0, float(np.nanmax(sizes)))
+        top = 1.0 if infeasible.all() else float(np.nanmax([*stars, *sizes]))
         if infeasible.any():
             right.axvspan(0, ALPHAS[infeasible].max(), color=MUTED, alpha=0.12, linewidth=0)
             right.annotate("infeasible", (0.006, top * 1.12), color=MUTED, fontsize=8, va="top")
@@ -140,9 +162,9 @@ def reliability(report: TaskReport) -> Figure | None:
         right.legend(loc="lower right", bbox_to_anchor=(1.02, 0.97), ncols=2, fontsize=8)
         svg = svg_of(figure, f"Reliability level and set sizes of {report.task} against alpha")
     rows = [
-        (float(alpha), level.level, level.lower, float(star), one.mean_set_size, one.coverage,
+        (float(alpha), level.level, level.lower, float(star), float(size), one.coverage,
          one.ci_low, one.ci_high)
-        for alpha, star, one in zip(ALPHAS, stars, covers, strict=True)
+        for alpha, star, size, one in zip(ALPHAS, stars, sizes, covers, strict=True)
     ]  # fmt: skip
     return Figure(
         "Reliability",
@@ -152,8 +174,8 @@ def reliability(report: TaskReport) -> Figure | None:
         f"95 % confidence, at least {level.lower:.3f} (bound). Where the dashed line lies below "
         "the bound (green), that share of errors may be promised; without green no α up to 0.5 "
         "may. Right: how many of the most frequent answers have to be listed so that the right "
-        "one is among them with probability 1 − α; in the grey zone no number suffices, since too "
-        "many items never sampled a right answer, or there are too few items.",
+        "one is among them with probability 1 − α; in the grey zone no number suffices and none is "
+        "drawn, since too many items never sampled a right answer, or there are too few items.",
         f"{report.task}_reliability.csv",
         data_address(
             ["alpha", "level", "lower_bound", "m_star", "mean_set_size", "coverage",
@@ -184,6 +206,10 @@ def bias(report: TaskReport) -> Figure | None:
                 axis.plot([float(one.value or 0)], [at], "o", color=_SIDES[side], markersize=5)
             axis.set_yticks(range(len(ordered)), [label for _, label, _ in ordered])
             axis.set(title=measure, ylim=(-0.6, len(ordered) - 0.4))
+            if max(abs(number) for _, _, one in rows for number in _numbers(one)) <= NOISE:
+                axis.set_xlim(-0.05, 1)
+            axis.locator_params(axis="x", nbins=4)
+            axis.ticklabel_format(axis="x", style="sci", scilimits=(-2, 4))
             axis.grid(axis="y", visible=False)
             axis.axvline(0, color=MUTED, linewidth=0.6)
         svg = svg_of(figure, f"Targeted against benign and rerun of {report.task}")
@@ -195,14 +221,18 @@ def bias(report: TaskReport) -> Figure | None:
     return Figure(
         "Bias, measured against rewording",
         svg,
-        "Dots are means over items with their 95 % intervals: how far the answer moves when the "
-        "item is asked again unchanged (rerun), reworded by as many tokens (benign), or edited in "
-        "the attribute under test (targeted). Only what targeted has beyond benign speaks of bias; "
-        "the excess rows of the table test that difference item by item, which the overlap of "
-        "two intervals does not.",
+        "Dots are means over items, with their 95 % intervals as in the table: how far the answer "
+        "moves when the item is asked again unchanged (rerun), reworded by as many tokens "
+        "(benign), or edited in the attribute under test (targeted). Only what targeted has beyond "
+        "benign speaks of bias; the excess rows of the table test that difference item by item, "
+        "which the overlap of two intervals does not.",
         f"{report.task}_bias.csv",
         data_address(["metric", "side", "value", "ci_low", "ci_high", "stderr", "items"], rows_),
     )
+
+
+def _numbers(one: Headline) -> list[float]:
+    return [x for x in (one.value, one.ci_low, one.ci_high) if x is not None]
 
 
 def variance(report: TaskReport) -> Figure | None:

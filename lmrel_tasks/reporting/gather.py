@@ -26,7 +26,7 @@ class TaskReport:
     """One task of one evaluation.
 
     Attributes:
-        model, task: names.
+        model, task: names; of the model, what the page calls it.
         facts: what was run and how: label -> value.
         headlines: the rows of the results table.
         keys: identities of the items, in order.
@@ -35,6 +35,7 @@ class TaskReport:
         classes: (labelled items,) number of different answers.
         repeats: largest number of runs of a cell.
         shares: measure -> part of the variance -> (percentage, standard error or None).
+        conditions: name -> role in a bias task, else "".
         items: the least stable ones first.
         n_items: items in all.
         notes: what is missing, and why.
@@ -50,6 +51,7 @@ class TaskReport:
     classes: np.ndarray
     repeats: int
     shares: Mapping[str, Mapping[str, tuple[float, float | None]]]
+    conditions: Mapping[str, str]
     items: tuple[ItemView, ...]
     n_items: int
     notes: tuple[str, ...]
@@ -62,6 +64,7 @@ class _Seen:
     values: Values = field(default_factory=Values)
     ranks: Ranks = field(default_factory=Ranks)
     measures: Measures = field(default_factory=Measures)
+    conditions: dict[str, str] = field(default_factory=dict)
     repeats: int = 0
     runs: int = 0
     missing: int = 0
@@ -69,13 +72,16 @@ class _Seen:
     filter_name: str = ""
 
 
-def gather(evaluation: Evaluation, task: str, max_items: int = 500) -> TaskReport:
+def gather(
+    evaluation: Evaluation, task: str, max_items: int = 500, name: str | None = None
+) -> TaskReport:
     """Read one task.
 
     Args:
         evaluation: the harness's results.
         task: name of a leaf task.
         max_items: how many of the least stable items keep their texts.
+        name: what to call the model; its recorded name by default.
     """
     notes: list[str] = []
     seen = _Seen(LeastStable(max_items))
@@ -88,7 +94,7 @@ def gather(evaluation: Evaluation, task: str, max_items: int = 500) -> TaskRepor
     values = seen.values.found(keys)
     shown = tuple(headlines(evaluation, task, values))
     return TaskReport(
-        model=evaluation.model,
+        model=evaluation.model if name is None else name,
         task=task,
         facts=_facts(evaluation, task, seen),
         headlines=shown,
@@ -98,6 +104,7 @@ def gather(evaluation: Evaluation, task: str, max_items: int = 500) -> TaskRepor
         classes=np.array(seen.ranks.classes),
         repeats=seen.repeats,
         shares=_shares(seen, shown, evaluation.content.get("configs", {}).get(task, {})),
+        conditions=seen.conditions,
         items=seen.items.views(),
         n_items=len(keys),
         notes=tuple(notes),
@@ -123,6 +130,8 @@ def _take(seen: _Seen, sample: Mapping[str, Any]) -> None:
         return  # the same documents once more, behind another filter
     seen.filter_name = filter_name
     seen.keys.append(item.key)
+    for one in item.conditions:
+        seen.conditions.setdefault(one.name, str(one.info.get("role") or ""))
     seen.repeats = max([seen.repeats, *(len(one.texts) for one in item.conditions)])
     seen.runs += sum(len(one.texts) for one in item.conditions)
     seen.missing += sum(one.missing for one in item.conditions)

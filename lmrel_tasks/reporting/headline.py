@@ -8,17 +8,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmrel_tasks.group_items import member_tasks
 from lmrel_tasks.metrics.bounds import proportion
+from lmrel_tasks.metrics.intervals import interval_of_stderr
 from lmrel_tasks.results import Evaluation
+from lmrel_tasks.shares import SHARES, base_name
 
-Z = 1.959963984540054
-
-# What is 0 or 1 of an item by definition, so that "all items alike" is a share too.
-_SHARES = frozenset({
-    "acc", "exact_match", "mode_acc", "tar_answer", "tar_raw", "capability_gap", "empty_rate",
-    "missing_rate", "reliability_level", "flip_rate_targeted", "flip_rate_benign",
-    "flip_rate_rerun", "flip_rate_fixed_phrase", "benign_missing_rate", "applicable_rate",
-})  # fmt: skip
+# Differences of sums that are equal leave errors of this size.
+NOISE = 1e-12
+# Where metrics can lie by definition, for rows whose items do not show it (groups, tests).
+_UNIT = frozenset({
+    "answer_agreement", "answer_reproducibility", "no_answer_rate", "internal_repeatability",
+    "coverage", "acc_norm", "edit_fraction_targeted", "edit_fraction_benign",
+}) | SHARES  # fmt: skip
+_LIMITS = {
+    **dict.fromkeys(_UNIT, (0.0, 1.0)),
+    **{
+        f"{measure}_{side}": (0.0, math.inf)
+        for measure in ("mi", "jsd", "kl", "log_odds_shift")
+        for side in ("targeted", "benign", "rerun", "fixed_phrase")
+    },
+    "semantic_entropy": (0.0, math.inf),
+    "semantic_repeatability": (-1.0, 1.0),
+    # The SD of two numbers in [0, 1] is at most sqrt(1/2).
+    "internal_stability": (1 - math.sqrt(2), 1.0),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,8 @@ class Headline:
         value: None where it is undefined.
         stderr: the harness's standard error; None without one.
         ci_low, ci_high: 95 % interval; None without one.
-        method: how the interval was found: ``exact``, ``normal`` or ``own`` (rows of the results).
+        method: how the interval was found: ``exact``, ``t``, ``normal`` where the number of items
+            is unknown, or ``own`` (rows of the results); empty without one.
         higher_is_better: direction; None if unknown.
         n: items with a value; None without samples.
     """
@@ -57,11 +72,13 @@ def headlines(
         values: ``metric,filter`` -> values of the items.
 
     Yields:
-        Shares of items that are 0 or 1 get the exact interval (Clopper-Pearson), since a standard
-        error of 0 says nothing; others value +/- 1.96 standard errors, cut to [0, 1] where every
-        item lies there.
+        A metric that brings its own interval has that one. Shares of items that are 0 or 1 get
+        the exact interval (Clopper-Pearson); others Student's t on the standard error, cut to
+        where the metric can lie. There is none where the standard error is 0, which says nothing,
+        or where it leaves [0, 1] and whether the metric can is unknown.
     """
     row = evaluation.content.get("results", {}).get(task, {})
+    tasks = max(1, len(member_tasks(evaluation, task)))
     directions = evaluation.content.get("higher_is_better", {}).get(task, {})
     for key, value in row.items():
         metric, comma, filter_name = key.partition(",")
@@ -72,10 +89,14 @@ def headlines(
         number = _number(value)
         stderr = _number(row.get(f"{metric}_stderr,{filter_name}"))
         own = [_number(row.get(_end(metric, end, filter_name))) for end in _ENDS]
-        if None in own:
-            low, high, method = _interval(metric, number, stderr, present)
+        low: float | None
+        high: float | None
+        if any(_end(metric, end, filter_name) in row for end in _ENDS):
+            low, high, method = _own(*own)
         else:
-            low, high, method = *own, "own"
+            size = evaluation.size(task) if present is None else len(present)
+            freedom = None if size is None else size - tasks
+            low, high, method = _interval(metric, number, stderr, present, freedom)
         yield Headline(
             metric, filter_name, number, stderr, low, high, method, directions.get(metric),
             None if present is None else len(present),
@@ -104,24 +125,44 @@ def _number(value: object) -> float | None:
     return float(value) if plain and math.isfinite(value) else None  # type: ignore[arg-type]
 
 
+_Ends = tuple[float | None, float | None, str]
+_NOTHING: _Ends = (None, None, "")
+
+
+def _own(low: float | None, high: float | None) -> _Ends:
+    """The interval of the metric's test; a test of few or equal items has none that says much."""
+    if low is None or high is None or high - low <= NOISE:
+        return _NOTHING
+    return low, high, "own"
+
+
 def _interval(
-    metric: str, value: float | None, stderr: float | None, items: np.ndarray | None
-) -> tuple[float | None, float | None, str]:
+    metric: str,
+    value: float | None,
+    stderr: float | None,
+    items: np.ndarray | None,
+    freedom: int | None,
+) -> _Ends:
+    base = base_name(metric)
     if value is None:
-        return None, None, ""
-    if (
-        items is not None
-        and items.size
-        and np.isin(items, (0.0, 1.0)).all()
-        and (metric.partition("@")[0] in _SHARES or np.unique(items).size > 1)
-    ):
-        successes = int(items.sum())
-        if abs(successes / items.size - value) < 1e-9:
-            exact = proportion(successes, items.size)
+        return _NOTHING
+    mean_of_items = items is not None and items.size > 0 and abs(items.mean() - value) < 1e-9
+    if items is not None and items.size and np.isin(items, (0.0, 1.0)).all():
+        # The level is scaled by n / (n + 1): not the mean of its items, but a count of them.
+        counted = mean_of_items or base == "reliability_level"
+        if counted and (base in SHARES or np.unique(items).size > 1):
+            exact = proportion(int(items.sum()), items.size)
             return exact.ci_low, exact.ci_high, "exact"
-    if stderr is None:
-        return None, None, ""
-    low_, high_ = value - Z * stderr, value + Z * stderr
-    if items is not None and items.size and items.min() >= 0 and items.max() <= 1 and value <= 1:
-        low_, high_ = max(0.0, low_), min(1.0, high_)
-    return low_, high_, "normal"
+    if stderr is None or stderr <= NOISE:
+        return _NOTHING
+    low, high = interval_of_stderr(value, stderr, freedom)
+    method = "t" if freedom is not None and freedom > 0 else "normal"
+    least, most = -math.inf, math.inf
+    if base in _LIMITS:
+        least, most = _LIMITS[base]
+    elif mean_of_items and items is not None and items.min() >= 0 and items.max() <= 1:
+        least, most = 0.0, 1.0
+    elif items is None and 0 <= value <= 1 and (low < 0 or high > 1):
+        return _NOTHING
+    # An estimate can lie a little outside, as an unbiased one of a mean near the limit does.
+    return max(low, min(least, value)), min(high, max(most, value)), method

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lmrel_tasks.markdown import counted
+from lmrel_tasks.metrics import agreement
 from lmrel_tasks.metrics.item import Item
 
 PROMPT_TAIL = 600
@@ -52,9 +54,11 @@ class ItemView:
 
     Attributes:
         key: identity of the document.
-        instability: probability that two of its runs, of whatever condition, answer differently.
+        instability: probability that two of its runs that have an answer, of whatever conditions,
+            answer differently; None if fewer than two have one.
         distinct: number of different texts.
         runs: number of runs.
+        unanswered: runs without a canonical answer.
         missing: runs that could not be had.
         labels: acceptable answers; None if unknown.
         title: its question, in short.
@@ -63,9 +67,10 @@ class ItemView:
     """
 
     key: str
-    instability: float
+    instability: float | None
     distinct: int
     runs: int
+    unanswered: int
     missing: int
     labels: tuple[str, ...] | None
     title: str
@@ -78,7 +83,7 @@ class _Kept:
     """What an item's view is made from, once all items are seen."""
 
     item: Item
-    instability: float
+    instability: float | None
     distinct: int
     title: str
     prompt: str
@@ -88,22 +93,26 @@ class _Kept:
 class LeastStable:
     """The items of lowest agreement so far; of equal ones those with more texts, then the first.
 
+    Items of which nothing can be said, since fewer than two runs have an answer, come before those
+    whose answers all agree.
+
     Attributes:
         most: how many are kept.
     """
 
     most: int
     _seen: int = 0
-    _heap: list[tuple[float, int, int, _Kept]] = field(default_factory=list)
+    _heap: list[tuple[float, bool, int, int, _Kept]] = field(default_factory=list)
 
     def add(self, item: Item, sample: Mapping[str, Any]) -> None:
         """Take an item and the sample line that it was read from."""
         self._seen += 1
-        instability = _disagreement([answer for one in item.conditions for answer in one.answers])
+        share = agreement.answer_agreement(_answers(item))
+        instability = None if math.isnan(share) else 1.0 - share
         distinct = len({text for one in item.conditions for text in one.texts})
-        order = (instability, distinct, -self._seen)
+        order = (instability or 0.0, instability is None, distinct, -self._seen)
         full = len(self._heap) >= self.most
-        if full and (not self._heap or order <= self._heap[0][:3]):
+        if full and (not self._heap or order <= self._heap[0][:4]):
             return
         kept = _Kept(item, instability, distinct, _title(sample), _prompt(sample))
         (heapq.heapreplace if full else heapq.heappush)(self._heap, (*order, kept))
@@ -120,6 +129,7 @@ def _view(kept: _Kept) -> ItemView:
         instability=kept.instability,
         distinct=kept.distinct,
         runs=sum(len(one.answers) for one in item.conditions),
+        unanswered=sum(map(agreement.is_missing, _answers(item))),
         missing=sum(one.missing for one in item.conditions),
         labels=item.labels if item.has_label else None,
         title=kept.title,
@@ -130,12 +140,8 @@ def _view(kept: _Kept) -> ItemView:
     )
 
 
-def _disagreement(answers: list[str]) -> float:
-    n = len(answers)
-    if n < 2:
-        return 0.0
-    same = sum(count * (count - 1) for count in Counter(answers).values())
-    return 1.0 - same / (n * (n - 1))
+def _answers(item: Item) -> list[str]:
+    return [answer for one in item.conditions for answer in one.answers]
 
 
 def _grouped(item: Item, number: int) -> tuple[RunText, ...]:
@@ -171,7 +177,7 @@ def _mean(numbers: Iterable[float]) -> float:
 
 
 def _notes(tokens: float, certainty: float) -> str:
-    parts = [f"{tokens:.0f} tokens"] if math.isfinite(tokens) else []
+    parts = [counted(round(tokens), "token")] if math.isfinite(tokens) else []
     parts += [f"certainty {certainty:.2f}"] if math.isfinite(certainty) else []
     return ", ".join(parts)
 

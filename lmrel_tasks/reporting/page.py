@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import accumulate, repeat
 from operator import mul
+from pathlib import Path
 from typing import Any
 
+from lmrel_tasks.markdown import counted
 from lmrel_tasks.reporting.differences import Segments, shortened, visible, word_differences
 from lmrel_tasks.reporting.drawing import Figure, data_address
 from lmrel_tasks.reporting.figures import FIGURES
 from lmrel_tasks.reporting.gather import TaskReport
-from lmrel_tasks.reporting.headline import Headline, headlines
+from lmrel_tasks.reporting.headline import NOISE, Headline, headlines
 from lmrel_tasks.reporting.items import ItemView
 from lmrel_tasks.results import Evaluation
 
@@ -30,6 +32,8 @@ class _Section:
     report: TaskReport
     figures: tuple[Figure, ...]
     table: str
+    measure: str
+    pooled: str
 
 
 def render(
@@ -37,6 +41,7 @@ def render(
     reports: Sequence[TaskReport],
     title: str,
     max_bytes: int = MAX_BYTES,
+    names: Mapping[Path, str] | None = None,
 ) -> str:
     """The report as one HTML document.
 
@@ -46,6 +51,7 @@ def render(
         title: its heading.
         max_bytes: texts of runs are shortened until the page is smaller; where even short ones do
             not fit, fewer items are listed.
+        names: results file -> what its model is called; its recorded name by default.
 
     Raises:
         RuntimeError: if the extra ``report`` is not installed.
@@ -63,16 +69,20 @@ def render(
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    environment.filters.update(number=_number, interval=_interval, breakable=_breakable)
+    environment.filters.update(
+        number=_number, interval=_interval, breakable=_breakable, counted=counted
+    )
     template, of_item = map(environment.get_template, ("report.html.j2", "item.html.j2"))
     sections = [
-        _Section(one, tuple(fig for make in FIGURES if (fig := make(one))), _table(one))
+        _Section(
+            one, tuple(fig for make in FIGURES if (fig := make(one))), _table(one), *_pooled(one)
+        )
         for one in reports
     ]
     shown = {
         "title": title,
         "sections": sections,
-        "overview": _overview(evaluations, reports),
+        "overview": _overview(evaluations, reports, names or {}),
         "models": list(dict.fromkeys(one.model for one in reports)),
         "version": version("lmrel"),
     }
@@ -108,11 +118,11 @@ _COLUMNS = 6
 
 
 def _overview(
-    evaluations: Sequence[Evaluation], reports: Sequence[TaskReport]
+    evaluations: Sequence[Evaluation], reports: Sequence[TaskReport], names: Mapping[Path, str]
 ) -> tuple[list[str], list[tuple[str, str, list[Headline | None]]]]:
     """Columns, and rows of (task or group, model, their values)."""
     tables = [
-        (name, one.model, tuple(headlines(one, name, {})))
+        (name, names.get(one.path, one.model), tuple(headlines(one, name, {})))
         for one in evaluations
         for name in one.content.get("groups") or ()
     ] + [(one.task, one.model, one.headlines) for one in reports]
@@ -125,6 +135,35 @@ def _overview(
             first.setdefault(row.metric, row)
         found.append((name, model, [first.get(column) for column in columns]))
     return columns, found
+
+
+_ROLES = {
+    "targeted": "edited", "benign": "reworded", "rerun": "asked again",
+    "fixed_phrase": "with an irrelevant sentence in front",
+}  # fmt: skip
+
+
+def _pooled(report: TaskReport) -> tuple[str, str]:
+    """What the items are ordered by, and of which answers it is made."""
+    roles = {name: role for name, role in report.conditions.items() if role}
+    if roles:
+        asked = [
+            name if name == (called := _ROLES.get(role, role)) else f"{name} ({called})"
+            for name, role in roles.items()
+        ]
+        return "differs between conditions", (
+            "Differs between conditions: the share of pairs of an item's answers that are not the "
+            f"same, answers to all of its conditions together: {', '.join(asked)}. It is no flip "
+            "rate, which holds one edit against the original."
+        )
+    several = ""
+    if len(report.conditions) > 1:
+        several = f", of the same condition or of two of the {len(report.conditions)},"
+    return "instability", (
+        f"Instability is the probability that two runs of an item{several} give different "
+        "answers. Runs without an answer are left out of the pairs, as in answer_agreement, and "
+        "counted in the item's line; – stands where fewer than two have one."
+    )
 
 
 def _first_length(reports: Sequence[TaskReport], max_bytes: int) -> int:
@@ -148,6 +187,7 @@ class _Items:
 
     def __init__(self, report: TaskReport, template: Any, length: int) -> None:
         self.report, self.template, self.length = report, template, length
+        self.measure, _ = _pooled(report)
         self.made: list[Any] = []
 
     def first(self, share: float) -> list[Any]:
@@ -156,11 +196,11 @@ class _Items:
 
         number = max(1, int(len(self.report.items) * share))
         for item in self.report.items[len(self.made) : number]:
-            self.made.append(Markup(self.template.render(_item(item, self.length))))
+            self.made.append(Markup(self.template.render(_item(item, self.length, self.measure))))
         return self.made[:number]
 
 
-def _item(item: ItemView, length: int) -> dict[str, Any]:
+def _item(item: ItemView, length: int, measure: str) -> dict[str, Any]:
     first = next((texts[0] for _, texts in item.cells if texts), None)
     reference = shortened(visible(first.text), length) if first else ""
     cells = []
@@ -172,7 +212,8 @@ def _item(item: ItemView, length: int) -> dict[str, Any]:
             pieces: Segments = [("same", text)] if same else word_differences(text, reference)
             shown.append({"run": one, "pieces": pieces, "reference": one is first})
         cells.append({"name": name, "texts": shown})
-    return {"item": item, "cells": cells, "prompt": item.prompt[-max(200, length) :]}
+    prompt = item.prompt[-max(200, length) :]
+    return {"item": item, "cells": cells, "prompt": prompt, "measure": measure}
 
 
 def _table(report: TaskReport) -> str:
@@ -191,6 +232,7 @@ def _table(report: TaskReport) -> str:
 def _number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return "–"
+    value = 0.0 if abs(value) <= NOISE else value
     small = 0 < abs(value) < 0.5 * 10**-digits
     return f"{value:{'.1e' if small else f'.{digits}f'}}".replace("-", "−")
 
