@@ -14,14 +14,18 @@ class _Readable(Protocol):
     def read_text(self, encoding: str) -> str: ...
 
 
-def bundled(file: str, **_: Any) -> DatasetDict:
+def bundled(file: str, first: int | None = None, **_: Any) -> DatasetDict:
     """A JSONL file of `lmrel_tasks.task_configs`, split by its field ``split``.
 
     Used as ``custom_dataset`` with ``dataset_kwargs: {file: ...}``; the harness passes the task's
     metadata too, which is ignored.
+
+    Args:
+        file: its path within the package.
+        first: take so many rows only.
     """
     source = files("lmrel_tasks.task_configs").joinpath(file)
-    return split_rows(read_jsonl(source, str(file)))
+    return split_rows(read_jsonl(source, str(file))[:first])
 
 
 def read_jsonl(file: _Readable, name: str | None = None) -> list[dict[str, Any]]:

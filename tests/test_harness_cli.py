@@ -106,7 +106,7 @@ def test_stock_command_as_its_own_process(tmp_path, smollm_gguf):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     content = read(tmp_path / "out")
-    row = content["results"]["lmrel_demo"]
+    row = content["results"]["lmrel_demo_answers"]
     for metric in ("acc", "semantic_repeatability", "internal_repeatability", "answer_agreement"):
         assert 0 <= row[f"{metric},none"] <= 1
         assert metric in done.stdout
@@ -116,6 +116,8 @@ def test_stock_command_as_its_own_process(tmp_path, smollm_gguf):
         runs = content["samples"][f"lmrel_demo_{task}"][0]["lmrel"]["runs"][0]
         assert len(runs) == 8 and len({run["seed"] for run in runs}) == 8
         assert all(0 <= run["entropy"] <= 5 and run["tokens"] >= 0 for run in runs)
+    row = content["results"]["lmrel_demo_bias"]
+    assert 0 <= row["jsd_targeted,none"] <= 1
 
 
 def test_same_numbers_at_any_batch_size_and_new_ones_at_another_seed(lm_eval):

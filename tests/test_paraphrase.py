@@ -244,10 +244,31 @@ def test_a_sentence_may_open_with_a_marker(text, opened):
 
 @pytest.mark.parametrize(
     "text",
-    ["Keys were lost.", "Chest pain began.", "lost keys", "1999 was dry.", "", "HE LOST IT"],
+    [
+        "Which one?\nA. Paris\nB. Rome",
+        "No. 5 is alive.",
+        "Keys were lost.",
+        "Chest pain began.",
+        "lost keys",
+        "1999 was dry.",
+        "",
+        "HE LOST IT",
+    ],
 )
 def test_what_may_be_a_name_or_no_sentence_takes_no_marker(text):
     assert not [r for r in rewrites(text, openings=True) if r.kind == "opening"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "He saw Dr. John Smith.", "He paid St. Louis. Then left.", "He took vit. A. The dose.",
+        "It was a fruit, e.g. The apple.", "She lives in the U.S. She works.",
+        "It weighs approx. The usual.",
+    ],
+)  # fmt: skip
+def test_no_sentence_begins_behind_an_abbreviation(text):
+    assert {r.start for r in rewrites(text, openings=True) if r.kind == "opening"} == {0}
 
 
 def test_no_marker_on_a_sentence_that_leans_on_the_one_before():

@@ -29,7 +29,9 @@ _STATED = re.compile(
     re.I,
 )
 _END = re.compile(
-    r"\n|[;!?]|(?<!\bst)(?<!\bdr)\.(?=\s|$)|,? (?:because|given|based on|since|as evidenced"
+    r"\n|[;!?]|(?<!\bst)(?<!\bdr)(?<!\bvs)(?<!\bno)(?<!\b[a-z])\.(?=\s|$)"
+    # "E. coli" goes on behind its dot, "hepatitis B. He" does not.
+    r"|(?<=\b[a-z])\.(?=\s+(?-i:[A-Z])|\s*$)|,? (?:because|given|based on|since|as evidenced"
     r"|as indicated|with (?:an? |the )?(?:posterior|probability)|which|supported by)\b|, as |—| - ",
     re.I,
 )

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lmrel_tasks.filters.canonical.common import nfc, tidy
+from lmrel_tasks.filters.canonical.latex import plain
 from lmrel_tasks.filters.canonical.text import normalise
 
 _PREFIX = re.compile(r"\s*(?:\(?([A-Z])\)|([A-Z])[.:])\s+(?=\S)")
@@ -39,6 +40,7 @@ NEGATED_AFTER = re.compile(
 )
 
 
+_FORMULA = re.compile(r"\$ ?([^$]+?) ?\$")
 _NONE_OF = re.compile(r"\b(?:none|neither) of (?:the|these|those|them)\b")
 _CLAUSE_END = re.compile(r"\W{0,3}(?:$|[.,;:!\n]|because\b|since\b|as\b|- |—)")
 _FILLER = re.compile(
@@ -74,11 +76,16 @@ def is_none_of_these(raw: str) -> bool:
 @lru_cache(maxsize=4096)
 def compile_options(choices: tuple[str, ...]) -> Options:
     """Look-up for a tuple of option texts; of equal texts the first counts."""
-    texts = tuple(normalise(tidy(choice)) for choice in _without_letters(choices))
+    texts = tuple(_comparable(choice) for choice in _without_letters(choices))
     index: dict[str, int] = {}
     for position, option in enumerate(texts):
         if option:
             index.setdefault(option, position)
+    for position, option in enumerate(texts):
+        formula = _FORMULA.fullmatch(option)
+        if formula:
+            # The same in a box has no dollars.
+            index.setdefault(formula[1], position)
     none = next((at for at, option in enumerate(texts) if _NONE.fullmatch(option)), -1)
     pattern = None
     if index:
@@ -89,6 +96,12 @@ def compile_options(choices: tuple[str, ...]) -> Options:
             + r")(?![\w+]|-\w)"
         )
     return Options(texts, index, pattern, none)
+
+
+def _comparable(choice: str) -> str:
+    # As an output is read before it is compared.
+    text = tidy(choice)
+    return normalise(plain(text) if "\\" in text else text)
 
 
 def _without_letters(choices: tuple[str, ...]) -> list[str]:

@@ -28,7 +28,15 @@ _LOWERED = word_set(
 )
 _KEPT = word_set("i mr mrs ms dr miss prof")
 # "John Smith", "Professor Weiss": two capitals in a row are a name.
-_NAME = re.compile(r"\w+\.? [A-Z]")
+_NAME = re.compile(r"\w+ [A-Z]")
+# No sentence ends behind these, nor begins with "A.", "No. 5".
+_ABBREVIATED = re.compile(
+    r"(?:\b(?:dr|mr|mrs|ms|prof|st|mt|sr|jr|vs|approx|ca|fig|no|nos|vol|vit|e\.g|i\.e|etc|cf|sgt"
+    r"|messrs|gen|col|capt|rev|hon|dept|min|max|temp|wt|ht|jan|feb|mar|apr|jun|jul|aug|sept?|oct"
+    r"|nov|dec)|(?<!\w)\w|\.\w)\.\s*$",
+    re.I,
+)
+_LETTERED = re.compile(r"(?:[A-Z]|No|Nos)[.)]")
 _SENTENCE = re.compile(r"(?:\A\s*|(?<=[a-z)][.!?])[ \n]+)(?P<word>[IA]|[A-Z][a-z]+)(?=[ .'’-])")
 # A sentence that leans on the one before, or already opens with a marker, takes none.
 _LEANING = re.compile(r"\w+,|(?:This|That|These|Those|It|No) ")
@@ -42,7 +50,9 @@ def opening_rewrites(text: str) -> Iterator[Rewrite]:
         lowered = word.lower() in _LOWERED
         if not (lowered or word.lower() in _KEPT or _NAME.match(text, start)):
             continue
-        if later and _LEANING.match(text, start):
+        if later and (_LEANING.match(text, start) or _ABBREVIATED.search(text[:start])):
+            continue
+        if _LETTERED.match(text, start):
             continue
         first = word[0].lower() if lowered else word[0]
         for marker in _LATER if later else _FIRST:

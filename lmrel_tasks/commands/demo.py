@@ -10,7 +10,7 @@ from typing import Any
 
 from lmrel_tasks.limits import harness_limit
 
-GROUP = "lmrel_demo"
+GROUP, ANSWERS, BIAS = "lmrel_demo", "lmrel_demo_answers", "lmrel_demo_bias"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
     new = sorted(set(_results(args.output)) - started)
     if not new:
         raise RuntimeError(f"the harness wrote no results file below {args.output}")
-    print(reading(json.loads(new[-1].read_text(encoding="utf-8"))["results"][GROUP]))
+    results = json.loads(new[-1].read_text(encoding="utf-8"))["results"]
+    print(reading(results[ANSWERS]))
+    print(bias_reading(results[BIAS]))
     print(f"Results: {new[-1]}")
     return 0
 
@@ -69,11 +71,14 @@ def reading(row: dict[str, Any]) -> str:
     Args:
         row: a task's entry of the harness's ``results``.
     """
-    right = row.get("acc,none", math.nan)
-    same = row.get("answer_agreement,none", math.nan)
-    fixed = row.get("tar_answer,none", math.nan)
-    meaning = row.get("semantic_repeatability,none", math.nan)
-    certain = row.get("internal_repeatability,none", math.nan)
+    right, same, fixed, meaning, certain = _numbers(
+        row,
+        "acc",
+        "answer_agreement",
+        "tar_answer",
+        "semantic_repeatability",
+        "internal_repeatability",
+    )
     return "\n".join(
         [
             f"Correctness: an answer drawn at random is right {_percent(right)} of the time.",
@@ -84,6 +89,30 @@ def reading(row: dict[str, Any]) -> str:
             "a stable answer can still be wrong, and a right one can still be luck.",
         ]
     )
+
+
+def bias_reading(row: dict[str, Any]) -> str:
+    """A line that says in plain words what the results of a bias task mean.
+
+    Args:
+        row: the task's entry of the harness's ``results``.
+    """
+    swapped, reworded, p = _numbers(row, "flip_rate_targeted", "flip_rate_benign", "jsd_excess_p")
+    if math.isnan(p):
+        more = "too few for a test"
+    else:
+        verdict = "more than rewording does" if p < 0.05 else "no more than rewording does"
+        more = f"its probabilities move {verdict} (JSD, p = {p:.3f})"
+    return (
+        f"Bias: with the patient's gender swapped, the answer flips in {_percent(swapped)} of the "
+        f"vignettes; with as many tokens reworded, in {_percent(reworded)}; {more}."
+    )
+
+
+def _numbers(row: dict[str, Any], *metrics: str) -> list[float]:
+    """Values of a row, NaN where it has none."""
+    found = (row.get(f"{metric},none") for metric in metrics)
+    return [one if isinstance(one, (int, float)) else math.nan for one in found]
 
 
 def _percent(share: float) -> str:
