@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lmrel_tasks.run import Run, captures_of
@@ -33,8 +33,9 @@ class RunsRecord(dict[str, Any]):
     """What the samples file says of an item, its runs under ``runs``: a list for each condition.
 
     The rows of all runs would take more memory than the runs, and the harness keeps them until the
-    samples are written. So they are made when they are read, by name or by ``items()``, as JSON
-    encoders do, and not kept. Nor are the runs, whose texts the harness replaces by plain ones.
+    samples are written. So they are made when they are read, in whatever way, and not kept. Nor are
+    the runs, whose texts the harness replaces by plain ones. A ``dict``, so that JSON encoders take
+    it, whose methods are those of `Mapping` over all entries.
 
     Args:
         facts: the other entries.
@@ -56,16 +57,37 @@ class RunsRecord(dict[str, Any]):
             for captures, answers in self._cells
         ]
 
-    def items(self) -> Any:
-        return {**self, "runs": self["runs"]}.items()
+    # Those of ``dict`` pass by what is made on demand.
+    get: Any = Mapping.get
+    keys: Any = Mapping.keys
+    values: Any = Mapping.values
+    items: Any = Mapping.items
+    __eq__: Any = Mapping.__eq__
+    __ne__: Any = object.__ne__
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and dict(self.items()) == dict(other.items())
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.__iter__(self)
+        yield "runs"
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
+    def __len__(self) -> int:
+        return dict.__len__(self) + 1
+
+    def __contains__(self, key: object) -> bool:
+        return key == "runs" or dict.__contains__(self, key)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __or__(self, other: Any) -> dict[str, Any]:  # type: ignore[override]
+        return dict(self) | other
+
+    def __ror__(self, other: Any) -> dict[str, Any]:  # type: ignore[override]
+        return other | dict(self)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self.items()),)
+        return dict, (dict(self),)

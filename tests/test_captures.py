@@ -38,6 +38,24 @@ def test_columns_give_back_what_went_in():
         columns[len(EVERY)]
 
 
+def test_a_record_reads_as_the_plain_dictionary_in_every_way():
+    runs = [Run(f"text {row}", one, answer=str(row)) for row, one in enumerate(EVERY)]
+    share_captures(runs)
+    record = RunsRecord({"item": "a", "conditions": ["x"]}, [runs])
+    rows = [{**run.capture.to_dict(), "answer": run.answer} for run in runs]
+    plain = {"item": "a", "conditions": ["x"], "runs": [rows]}
+    assert record == plain and plain == record and not record != plain
+    assert dict(record) == {**record} == record.copy() == (record | {}) == ({} | record) == plain
+    assert list(record) == list(record.keys()) == list(plain) and len(record) == 3
+    assert "runs" in record and "other" not in record
+    assert record.get("runs") == [rows] and record.get("other", 5) == 5
+    assert list(record.values()) == list(plain.values())
+    assert dict(record.items()) == plain and repr(record) == repr(plain)
+    assert pickle.loads(pickle.dumps(record)) == copy.deepcopy(record) == copy.copy(record) == plain
+    for indent in (None, 2):
+        assert json.loads(json.dumps(record, indent=indent)) == json.loads(json.dumps(plain))
+
+
 def test_runs_in_columns_are_as_before():
     runs = [Run(f"text {row}", one) for row, one in enumerate(EVERY)]
     before = [(run.capture, run.missing, run.finish_reason) for run in runs]

@@ -50,6 +50,32 @@ def own_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         yield tmp_path
 
 
+@register_model("scripted_answering")
+class Answering(ScriptedLM):
+    def __init__(self, **_: Any) -> None:
+        super().__init__(lambda prompt, index: "2")
+
+
+def test_a_place_that_takes_no_results_is_refused_before_sampling(own_tasks, capsys):
+    flags = ("--tasks", "cli_sums", "--output_path", "/proc/nope/x")
+    assert run(own_tasks, *flags) == 2
+    assert "--output_path /proc/nope/x cannot be written" in told(capsys)
+
+
+def test_results_that_could_not_be_saved_are_a_failure(own_tasks, capsys, monkeypatch):
+    from lm_eval.loggers import evaluation_tracker
+
+    def full(text: str) -> str:
+        raise OSError("No space left on device")
+
+    flags = ("--include_path", str(own_tasks), "--model", "scripted_answering", "--tasks",
+             "cli_sums", "--log_samples", "--output_path", str(own_tasks / "out"))  # fmt: skip
+    assert main(["run", *flags]) == 0
+    monkeypatch.setattr(evaluation_tracker, "hash_string", full)
+    assert main(["run", *flags]) == 1
+    assert "results could not be saved" in told(capsys)
+
+
 def run(folder: Path, *flags: str) -> int:
     return main(["run", "--include_path", str(folder), "--model", "scripted_failing", *flags])
 

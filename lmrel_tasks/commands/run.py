@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmrel_tasks.commands.path import task_folder
@@ -33,8 +36,12 @@ def run(args: Sequence[str]) -> int:
         args: what follows ``lmrel run``.
 
     Returns:
-        the exit status: 2 for an error in the setup.
+        the exit status: 2 for an error in the setup, 1 where results could not be saved.
     """
+    refused = _unwritable(args)
+    if refused:
+        print(f"lmrel run: {refused}", file=sys.stderr)
+        return 2
     from lm_eval.__main__ import cli_evaluate
 
     import lmrel_tasks.plugin
@@ -46,7 +53,7 @@ def run(args: Sequence[str]) -> int:
     sys.argv = ["lm_eval", "run", *args]
     os.environ[STORE_VARIABLE] = store or str(cache_folder() / "runs.sqlite")
     try:
-        with tasks_included(task_folder()) as managers:
+        with tasks_included(task_folder()) as managers, _lost_results() as lost:
             try:
                 cli_evaluate()
             except Exception as error:
@@ -58,7 +65,60 @@ def run(args: Sequence[str]) -> int:
         sys.argv = words
         if store is None:
             del os.environ[STORE_VARIABLE]
-    return 0
+    if lost:
+        print(
+            f"lmrel run: results could not be saved ({lost[-1]}); the runs are in the store: give "
+            "the command again with an --output_path that can be written",
+            file=sys.stderr,
+        )
+    return 1 if lost else 0
+
+
+def _unwritable(args: Sequence[str]) -> str | None:
+    """Why nothing could be written to ``--output_path``; None if something could, or it is absent.
+
+    The harness finds out when everything is sampled.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--output_path", "-o")
+    given = parser.parse_known_args(list(args))[0].output_path
+    if not given:
+        return None
+    folder = Path(given).parent if given.endswith(".json") else Path(given)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return f"--output_path {given} cannot be written: {error.strerror or error}"
+
+
+class _SaveFailures(logging.Handler):
+    """Keeps what the harness says when it could not save; it goes on as if nothing had happened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self.failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if self.failed:  # the reason follows
+            self.said[-1] = message
+        self.failed = message.startswith("Could not save")
+        if self.failed:
+            self.said.append(message)
+
+
+@contextmanager
+def _lost_results() -> Iterator[list[str]]:
+    logger = logging.getLogger("lm_eval.loggers.evaluation_tracker")
+    watch = _SaveFailures()
+    logger.addHandler(watch)
+    try:
+        yield watch.said
+    finally:
+        logger.removeHandler(watch)
 
 
 @contextmanager
