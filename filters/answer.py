@@ -41,13 +41,19 @@ class AnswerFilter(Filter):
         return [self._cell(cell, doc) for cell, doc in zip(resps, docs, strict=True)]
 
     def _cell(self, cell: Any, doc: Any) -> Any:
-        single = isinstance(cell, str)
-        runs = [cell] if single else list(cell)
+        single = cell is None or isinstance(cell, str)
+        runs = texts_of(cell)
         answers = canonical_all(runs, self.kind, options_of(doc, self.choices))
         answered = [
             give_answer(run, answer, self.kind) for run, answer in zip(runs, answers, strict=True)
         ]
         return answered[0] if single else answered
+
+
+def texts_of(cell: Any) -> list[str]:
+    """The texts of a cell, as a stock filter may have left it: one text, or None for no match."""
+    texts = [cell] if cell is None or isinstance(cell, str) else cell
+    return ["" if text is None else text for text in texts]
 
 
 def as_run(text: str) -> Run:

@@ -9,7 +9,7 @@ import numpy as np
 from lm_eval.api.filter import Filter
 from numpy.typing import NDArray
 
-from lmrel_tasks.filters.answer import as_run
+from lmrel_tasks.filters.answer import as_run, texts_of
 from lmrel_tasks.metrics.cosine import cell_sums
 from lmrel_tasks.run import Run
 
@@ -83,7 +83,7 @@ class EmbedFilter(Filter):
 
     def apply(self, resps: Iterable[Any], docs: Sequence[Any]) -> list[list[Run]]:
         """Sums for a whole task. A text of white space only counts as missing."""
-        cells = [[cell] if isinstance(cell, str) else list(cell) for cell in resps]
+        cells = [texts_of(cell) for cell in resps]
         if not any(run.strip() for cell in cells for run in cell):
             return [[as_run(run) for run in cell] for cell in cells]
         found = cell_vectors(cells, self.encoder(self.model), block=BLOCK)

@@ -147,7 +147,9 @@ def _task(evaluation: Evaluation, task: str, model: str | None) -> Iterator[Chec
                 key = f"{name},{sample.get('filter', 'none')}"
                 logged.setdefault(key, []).append(sample.get(name))
                 row = rows.get(name)
-                if row is None or (row.embedded and encode is None):
+                if row is None or (
+                    row.embedded and (encode is None or sample.get("filter", "none") not in filters)
+                ):
                     continue
                 seen = item if row.metric.all_runs or first is None else item.first_runs(first)
                 value = row.metric.per_item(seen)
@@ -166,6 +168,9 @@ def _task(evaluation: Evaluation, task: str, model: str | None) -> Iterator[Chec
             yield _stock(task, key, value, error, logged.get(key))
         elif row.embedded and encode is None:
             yield Check(task, key, "cannot judge", _shown(value), note=why)
+        elif row.embedded and filter_name not in filters:
+            note = "the samples do not show the texts that were embedded"
+            yield Check(task, key, "not recomputed", _shown(value), note=note)
         else:
             yield _ours(task, key, row, value, error, values.get(key, []), wrong.get(key, 0))
     for key in logged:
@@ -267,20 +272,44 @@ def _group(evaluation: Evaluation, group: str) -> Iterator[Check]:
 # Embeddings ------------------------------------------------------------------------------------
 
 
-def _embedders(config: Mapping[str, Any], settings: Settings) -> dict[str, str | None]:
-    """Filter -> the model that it embeds with (None: the default), for filters that embed."""
-    return {
-        str(one.get("name")): step.get("model", settings.embedder)
-        for one in config.get("filter_list") or ()
-        for step in one.get("filter", ())
-        if step.get("function") == "embed"
-    }
+# Filters that leave the texts as they are.
+_KEEP_TEXTS = frozenset({"answer", "embed", "cluster", "behaviour"})
 
 
-def _encoder(filters: Mapping[str, str | None], model: str | None) -> tuple[Any, str]:
+@dataclass(frozen=True)
+class _Embedder:
+    """What a list of filters embeds.
+
+    Attributes:
+        model: with which model; None for the default.
+        raw: True for the runs as drawn, since later filters change the texts that are shown.
+    """
+
+    model: str | None
+    raw: bool
+
+
+def _embedders(config: Mapping[str, Any], settings: Settings) -> dict[str, _Embedder]:
+    """The lists of filters that embed texts which the samples file still has."""
+    found = {}
+    for one in config.get("filter_list") or ():
+        steps = list(one.get("filter", ()))
+        names = [step.get("function") for step in steps]
+        if "embed" not in names:
+            continue
+        at = names.index("embed")
+        raw = not _KEEP_TEXTS.issuperset(names[at:])
+        if raw and not _KEEP_TEXTS.issuperset(names[:at]):
+            continue
+        found[str(one.get("name"))] = _Embedder(steps[at].get("model", settings.embedder), raw)
+    return found
+
+
+def _encoder(filters: Mapping[str, _Embedder], model: str | None) -> tuple[Any, str]:
     if not filters:
-        return None, "no filter embeds the texts"
-    named = {one for one in filters.values() if one not in (None, embedder.DEFAULT_MODEL)}
+        return None, "no filter embeds texts that the samples show"
+    models = {one.model for one in filters.values()}
+    named = {one for one in models if one not in (None, embedder.DEFAULT_MODEL)}
     if named and model is None:
         return None, f"embedded with {', '.join(map(str, named))}; give it by --embedder"
     try:
@@ -292,13 +321,13 @@ def _encoder(filters: Mapping[str, str | None], model: str | None) -> tuple[Any,
 def _embedded(
     samples: Sequence[Mapping[str, Any]],
     items: Sequence[Item],
-    filters: Mapping[str, str | None],
+    filters: Mapping[str, _Embedder],
     encode: Any,
 ) -> list[Item]:
     texts = [
-        one.texts if sample.get("filter", "none") in filters else ()
+        cell
         for sample, item in zip(samples, items, strict=True)
-        for one in item.conditions
+        for cell in _embedded_texts(sample, item, filters.get(sample.get("filter", "none")))
     ]
     vectors = iter(cell_vectors(texts, encode))
     return [
@@ -308,6 +337,19 @@ def _embedded(
         )
         for item in items
     ]
+
+
+def _embedded_texts(
+    sample: Mapping[str, Any], item: Item, embedded: _Embedder | None
+) -> list[Sequence[str]]:
+    """Per condition, the texts that were embedded."""
+    shown: list[Sequence[str]] = [one.texts for one in item.conditions]
+    if embedded is None:
+        return [() for _ in shown]
+    drawn = sample.get("resps") or ()
+    if embedded.raw and list(map(len, drawn)) == list(map(len, shown)):
+        return [[str(text) for text in cell] for cell in drawn]
+    return shown
 
 
 # Numbers ---------------------------------------------------------------------------------------

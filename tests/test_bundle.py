@@ -174,6 +174,23 @@ def test_early_stopping_verifies(tmp_path: Path) -> None:
     assert (code, rest) == (0, [])
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "code"), [([], ["lowercase"], 0), (["lowercase"], [], 0)]
+)
+def test_stock_filters_around_the_embedding_verify(
+    before: list[str], after: list[str], code: int, tmp_path: Path
+) -> None:
+    names = ["answer", *before, "embed", *after]
+    results = evaluation(
+        tmp_path, "m", "around", ITEMS, lambda p, r: f"It Is {r % 3} or it is {r % 2}", repeats=4,
+        filter_list=[{"name": "none", "filter": [{"function": name} for name in names]}],
+        metric_list=[{"metric": "semantic_repeatability"}],
+    )  # fmt: skip
+    save(results, tmp_path / "out", "m")
+    build([tmp_path / "out"], tmp_path / "b.zip")
+    assert judged(tmp_path / "b.zip") == (code, [])
+
+
 def test_missing_samples_are_named_with_their_remedy(saved: Path, tmp_path: Path) -> None:
     source = next(saved.rglob("results_*.json"))
     (tmp_path / source.name).write_bytes(source.read_bytes())

@@ -113,6 +113,15 @@ def test_stock_filters_give_what_they_give_on_plain_texts(tmp_path, steps):
         assert (shown if isinstance(shown, str) else list(shown)) == texts[0]
 
 
+def test_texts_that_a_stock_filter_maps_to_nothing_hold_no_answer(tmp_path):
+    steps = [{"function": "map", "mapping_dict": {"yes": "no"}}, {"function": "answer"}]
+    write_task(tmp_path, "t", ITEMS, filter_list=[{"name": "none", "filter": steps}],
+               metric_list=[{"metric": "no_answer_rate"}])  # fmt: skip
+    lm = ScriptedLM(lambda prompt, index: "yes" if index % 2 else "other")
+    row = evaluate(lm, tmp_path, "t")["results"]["t"]
+    assert row["no_answer_rate,none"] == 0.5
+
+
 def test_captures_survive_stock_filters(tmp_path):
     steps = [{"function": "regex", "regex_pattern": r"(\w+)"}]
     write_task(
