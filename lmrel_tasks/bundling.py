@@ -15,6 +15,7 @@ import math
 import platform
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -51,6 +52,7 @@ def build(paths: Iterable[str | Path], target: Path, *, latest: bool = True) -> 
 
     Raises:
         FileNotFoundError: if there are no results, or a task's samples are missing.
+        ValueError: if a sample file does not hold all items.
     """
     found = find_evaluations(paths, latest=latest)
     for one in found:
@@ -98,7 +100,7 @@ def _add(
     for name, raw in pieces.items():
         files[name] = _write(archive, name, [raw])
     runs = f"{folder}/runs.csv"
-    files[runs] = _write(archive, runs, run_table(one))
+    files[runs] = _write(archive, runs, run_table(one, whole=True))
     config = one.content.get("config", {})
     return {
         "model": one.model,
@@ -139,13 +141,53 @@ def _blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
-def run_table(evaluation: Evaluation) -> Iterator[bytes]:
-    """``runs.csv`` of an evaluation, in pieces: one line per run, without its text."""
+def run_table(evaluation: Evaluation, *, whole: bool = False) -> Iterator[bytes]:
+    """``runs.csv`` of an evaluation, in pieces: one line per run, without its text.
+
+    Args:
+        evaluation: which.
+        whole: refuse sample files that do not hold all items.
+
+    Raises:
+        ValueError: for such a file, naming it and both numbers.
+    """
     yield _csv([COLUMNS])
     for task in evaluation.tasks:
         path = evaluation.samples_path(task)
-        for sample in read_samples(path) if path else ():
+        if path is None:
+            continue
+        broken: list[int] = []
+        items: Counter[str] = Counter({name: 0 for name in _filters(evaluation, task)})
+        for sample in read_samples(path, broken):
+            items[str(sample.get("filter", "none"))] += 1
             yield _csv(_run_rows(task, sample))
+        if whole:
+            _check_whole(path, items, evaluation.size(task), broken)
+
+
+def _filters(evaluation: Evaluation, task: str) -> list[str]:
+    """Names of the task's filter pipelines; each writes all its samples after the one before."""
+    pipelines = evaluation.content.get("configs", {}).get(task, {}).get("filter_list")
+    if not isinstance(pipelines, list):
+        return []
+    return [str(one["name"]) for one in pipelines if isinstance(one, Mapping) and one.get("name")]
+
+
+def _check_whole(
+    path: Path, items: Mapping[str, int], expected: int | None, broken: Sequence[int]
+) -> None:
+    """Every filter writes a line per item; without their number, broken lines must not be."""
+    items = items or {"none": 0}
+    remedy = "(half-written?); run the evaluation again with --log_samples"
+    for name, number in items.items():
+        if expected is not None and number < expected:
+            lines = f"{number} readable lines of filter {name}"
+            raise ValueError(f"{path}: {lines}, {expected} expected {remedy}")
+    if expected is None and broken:
+        raise ValueError(
+            f"{path}: {sum(items.values())} readable lines, line {broken[0]} is broken and the "
+            f"results do not say how many are expected {remedy}"
+        )
 
 
 def _run_rows(task: str, sample: Mapping[str, Any]) -> Iterator[Sequence[Any]]:

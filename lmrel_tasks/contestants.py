@@ -56,7 +56,7 @@ def find_contestants(paths: Sequence[str | Path], names: Sequence[str] = ()) -> 
     seen: dict[Path, str] = {}
     for given in map(str, paths):
         by_model: dict[str, list[Evaluation]] = {}
-        for one in sorted(find_evaluations([given], latest=False), key=lambda one: one.date):
+        for one in sorted(find_evaluations([given], latest=False), key=lambda one: one.age):
             place = one.path.resolve()
             if place in seen:
                 raise ValueError(f"{place} is in {seen[place]} and in {given}; give it once")
@@ -100,7 +100,7 @@ def named_evaluations(
                 seen.add(place)
                 found.setdefault((given, one.model), []).append(one)
     several = [
-        Contestant("", model, given, tuple(sorted(theirs, key=lambda one: one.date)))
+        Contestant("", model, given, tuple(sorted(theirs, key=lambda one: one.age)))
         for (given, model), theirs in found.items()
     ]
     return [
@@ -134,6 +134,10 @@ def _readable(date: str) -> str:
 
 
 def _named(found: Sequence[Contestant], names: Sequence[str]) -> list[Contestant]:
+    # A line break would end the heading or the table that the name stands in.
+    names = [" ".join(name.split()) for name in names]
+    if not all(names):
+        raise ValueError("--name must not be empty")
     if names and (len(names) != len(found) or len(set(names)) != len(names)):
         raise ValueError(
             f"--name must be given once for each of {', '.join(one.model for one in found)}, "

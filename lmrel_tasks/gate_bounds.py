@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from lmrel_tasks.group_items import member_tasks, pooled_items
+from lmrel_tasks.group_items import member_tasks, pooled_items, without_results
 from lmrel_tasks.measures import METRICS
 from lmrel_tasks.metrics.bounds import clopper_pearson
 from lmrel_tasks.metrics.registry import mean
@@ -50,6 +50,11 @@ def bound(
     n = None if values is None else len(values)
     base = base_name(metric)
     if base in _LEVELS or _is_share(values, base, value):
+        if values is None and (lacking := without_results(evaluation, task)):
+            raise ValueError(
+                f"{metric} is bounded from its items, and {listed(lacking)} of {task} have no "
+                "results; run the evaluation again with all its tasks"
+            )
         if values is None and members and all(map(evaluation.samples_path, members)):
             raise ValueError(
                 f"{metric} is bounded from its items, and those of {task} cannot be pooled with "
@@ -72,16 +77,16 @@ def bound(
         )
     if error == 0:
         instead = (
-            f"gate its member tasks ({listed(members)})"
-            if members
+            f"gate its member tasks ({listed(there)})"
+            if (there := [one for one in members if one in evaluation.content["results"]])
             else 'leave out "with ... confidence"'
         )
         raise ValueError(
             f"the standard error of {metric} is 0, which bounds nothing: items that agree exactly "
             f"show no spread; {instead}"
         )
-    n = n or _size(evaluation, task)
-    freedom = (n or 0) - max(1, len(members))
+    n = n or _size(evaluation, task) or sum(_size(evaluation, one) or 0 for one in members)
+    freedom = n - max(1, len(members))
     quantile = stats.t.ppf(confidence, freedom) if freedom > 0 else stats.norm.ppf(confidence)
     return float(value + (-1 if lower else 1) * quantile * error), f"{shown} (± {error:.4f})"
 
@@ -119,5 +124,6 @@ def _is_share(values: Any, base: str, value: float) -> bool:
 
 def _size(evaluation: Evaluation, task: str) -> int | None:
     counts = evaluation.content.get("n-samples", {}).get(task) or {}
-    size = counts.get("effective", evaluation.content["results"][task].get("sample_len"))
+    row = evaluation.content["results"].get(task, {})
+    size = counts.get("effective", row.get("sample_len"))
     return size if isinstance(size, int) else None

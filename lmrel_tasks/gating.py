@@ -145,7 +145,7 @@ def judge(
             model's in one folder, the newest counts.
     """
     models: dict[tuple[str, Path], list[Evaluation]] = {}
-    for one in sorted(evaluations, key=lambda one: one.date, reverse=True):
+    for one in sorted(evaluations, key=lambda one: one.age, reverse=True):
         models.setdefault((one.model, one.path.parent), []).append(one)
     names = [name for name, _ in models]
     found = []

@@ -43,15 +43,18 @@ def pooled_items(
         items_of: values of a member task's items; None if they were not logged.
 
     Returns:
-        all items where tasks are weighted by their size. Where every task counts the same and all
-        items agree, as many of each task as the smallest one has. None where there is no such
-        pool: other weights, or a task without samples.
+        all items where tasks are weighted by their size, as the group's numbers show, or are of
+        one size. Where the numbers do not tell and all items agree, as many of each task as the
+        smallest one has. None where there is no such pool: other weights or unknown ones, a task
+        without results or samples, or tasks that are not all that the group counted.
     """
     results = evaluation.content["results"]
+    if not _is_whole(evaluation, group):
+        return None
     members = [
         (name, float(results[name][key]), _size(results[name]))
         for name in member_tasks(evaluation, group)
-        if name in results and _is_number(results[name].get(key))
+        if _is_number(results[name].get(key))
     ]
     values: list[FloatArray] = []
     for name, _, size in members:
@@ -62,23 +65,41 @@ def pooled_items(
     if not values:
         return None
     sizes = [size for _, _, size in members]
-    weighting = _weighting(evaluation, group, [name for name, _, _ in members])
-    if weighting == "size" or len(set(sizes)) == 1:
+    weighting = _weighting(evaluation, group, key, [name for name, _, _ in members])
+    if weighting == "size" or (weighting != "other" and len(set(sizes)) == 1):
         return np.concatenate(values)
     if weighting is None and len(np.unique(np.concatenate(values))) == 1:
         # Both weightings give this number; the smallest tasks bound it under either.
         return np.concatenate([items[: min(map(len, values))] for items in values])
-    return np.concatenate(values) if weighting is None else None
+    return None
 
 
-def _weighting(evaluation: Evaluation, group: str, members: list[str]) -> str | None:
+def without_results(evaluation: Evaluation, group: str) -> list[str]:
+    """The member tasks that the results file has no row of."""
+    results = evaluation.content["results"]
+    return [name for name in member_tasks(evaluation, group) if name not in results]
+
+
+def _is_whole(evaluation: Evaluation, group: str) -> bool:
+    """Whether all member tasks have results, as many items together as the group says."""
+    if without_results(evaluation, group):
+        return False
+    results = evaluation.content["results"]
+    said = results[group].get("sample_len")
+    sizes = [_size(results[name]) for name in member_tasks(evaluation, group)]
+    return said is None or said == sum(sizes)
+
+
+def _weighting(evaluation: Evaluation, group: str, judged: str, members: list[str]) -> str | None:
     """``size``, ``task`` or ``other`` as the group's numbers show; None if they do not tell.
 
-    Results files do not hold the groups' settings.
+    Results files do not hold the groups' settings. Those may differ by metric, so that the number
+    of the one judged, a key ``metric,filter``, is asked first.
     """
     results = evaluation.content["results"]
     found: str | None = None
-    for key, reported in results[group].items():
+    for key in sorted(results[group], key=lambda key: key != judged):
+        reported = results[group][key]
         if "," not in key or "_stderr," in key or not _is_number(reported):
             continue
         rows = [results[name] for name in members if _is_number(results[name].get(key))]
@@ -97,6 +118,8 @@ def _weighting(evaluation: Evaluation, group: str, members: list[str]) -> str | 
             return "task"
         if not any(fits):
             found = "other"
+            if key == judged:
+                break
     return found
 
 

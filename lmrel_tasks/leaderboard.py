@@ -61,7 +61,7 @@ def contestants_of(bundles: Mapping[str, Sequence[Evaluation]]) -> list[Contesta
     found: list[tuple[str, str, tuple[Evaluation, ...]]] = []
     for bundle, evaluations in bundles.items():
         by_model: dict[str, list[Evaluation]] = {}
-        for one in sorted(evaluations, key=lambda one: one.date):
+        for one in sorted(evaluations, key=lambda one: one.age):
             by_model.setdefault(one.model, []).append(one)
         found += [(bundle, model, tuple(several)) for model, several in by_model.items()]
     short = [Path(model).name if Path(model).is_absolute() else model for _, model, _ in found]

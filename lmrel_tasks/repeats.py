@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 from lmrel_tasks.filters.answer import options_of
 from lmrel_tasks.filters.canonical import KINDS, canonical_all
@@ -177,30 +177,27 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with _open(path) as lines:
-        try:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise ValueError(
-                        f"{path}, line {number}: not valid JSON ({error}); the file must hold one "
-                        "object a line"
-                    ) from None
-                if not isinstance(row, dict):
-                    raise ValueError(
-                        f"{path}, line {number}: {type(row).__name__} instead of an object"
-                    )
-                yield number, row
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 text ({error.reason})") from None
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{where}: not UTF-8 text ({error.reason})") from None
+            except ValueError as error:
+                raise ValueError(
+                    f"{where}: not valid JSON ({error}); the file must hold one object a line"
+                ) from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{where}: {type(row).__name__} instead of an object")
+            yield number, row
 
 
-def _open(path: Path) -> TextIO:
+def _open(path: Path) -> IO[bytes] | gzip.GzipFile:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return path.open(encoding="utf-8-sig")
+        return gzip.open(path, "rb")
+    return path.open("rb")
 
 
 def _plain(row: Mapping[str, Any], reading: Reading, where: str) -> Repeats:
@@ -247,7 +244,8 @@ def _sample(
     question = _question(row, doc, at)
     group = _group(doc, reading, where)
     if reading.kind is not None:
-        target = record.get("labels", row.get("target"))
+        # A record without labels means that they are unknown; its target is then "".
+        target = record.get("labels") if record else row.get("target")
         choices = _choices(doc, reading, where)
         return _item(key, where, responses, target, choices, group, question, reading)
     if not record:

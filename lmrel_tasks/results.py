@@ -28,6 +28,7 @@ _NAMES = (
     re.compile(r".+_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.json"),
     re.compile(r"results_(.+)\.json"),
 )
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(T\d\d-\d\d-\d\d(\.\d+)?)?")
 _CAPTURED = ("entropy", "certainty", "top_k", "logprob", "tokens")
 
 
@@ -37,13 +38,18 @@ class Evaluation:
 
     Attributes:
         path: the results file.
-        date: its date stamp, as in the file name; sorts by time.
+        date: its date stamp, as in the file name; any other word where that was renamed.
         content: the results file's content.
     """
 
     path: Path
     date: str
     content: Mapping[str, Any]
+
+    @property
+    def age(self) -> tuple[bool, str, float]:
+        """Sorts by time, see `age_of`."""
+        return age_of(self.path)
 
     @property
     def model(self) -> str:
@@ -83,6 +89,19 @@ def date_of(path: Path) -> str | None:
     return next((found[1] for name in _NAMES if (found := name.fullmatch(path.name))), None)
 
 
+def age_of(path: Path) -> tuple[bool, str, float]:
+    """Sorts results files from old to new.
+
+    Returns:
+        (has a date, date, time of the last change): a name whose stamp is no date is older than
+        any date, since the harness writes none; those are sorted by the time of the change.
+    """
+    date = date_of(path) or ""
+    if _ISO_DATE.fullmatch(date):
+        return True, date, 0.0
+    return False, "", path.stat().st_mtime if path.exists() else 0.0
+
+
 def results_files(folder: Path) -> list[Path]:
     """What is named like a results file below a folder, sorted."""
     return sorted(path for path in folder.rglob("*.json") if date_of(path) is not None)
@@ -113,7 +132,7 @@ def find_evaluations(paths: Iterable[str | Path], *, latest: bool = True) -> lis
     if not latest:
         return found
     newest: dict[tuple[str, str, tuple[str, ...]], Evaluation] = {}
-    for one in sorted(found, key=lambda one: one.date):
+    for one in sorted(found, key=lambda one: one.age):
         newest[(str(one.path.parent), one.model, tuple(sorted(one.tasks)))] = one
     return list(newest.values())
 
@@ -138,24 +157,42 @@ def _read(path: Path) -> Evaluation | None:
         for field in ("results", "configs", "n-samples"):
             if not all(isinstance(one, dict) for one in content.get(field, {}).values()):
                 raise ValueError(f"an entry of its `{field}` is no mapping")
+        _check_groups(content.get("group_subtasks") or {})
     except (ValueError, OSError, AttributeError, RecursionError) as error:
         log.warning("%s: not a readable results file (%s); skipped", path, error)
         return None
     return Evaluation(path, date_of(path) or path.stem, content)
 
 
-def read_samples(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a sample file, one at a time; a broken line is named and skipped."""
-    with path.open(encoding="utf-8") as lines:
+def _check_groups(groups: Any) -> None:
+    if not isinstance(groups, dict):
+        raise ValueError("its `group_subtasks` is no mapping")
+    for group, names in groups.items():
+        listed = names is None or isinstance(names, list)
+        if not listed or not all(isinstance(name, str) for name in names or ()):
+            raise ValueError(f"`{group}` in its `group_subtasks` is no list of names")
+
+
+def read_samples(path: Path, broken: list[int] | None = None) -> Iterator[dict[str, Any]]:
+    """The lines of a sample file, one at a time; a broken line is named and skipped.
+
+    Args:
+        path: the file.
+        broken: takes the numbers of the broken lines.
+    """
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if line.isspace():
                 continue
             try:
-                sample = json.loads(line)
+                # The decoder would take other encodings from bytes, UTF-16 for one.
+                sample = json.loads(line.decode("utf-8"))
                 if not isinstance(sample, dict):
                     raise ValueError("not an object")
             except (ValueError, RecursionError) as error:
                 log.warning("%s, line %d: %s; skipped", path, number, error)
+                if broken is not None:
+                    broken.append(number)
                 continue
             yield sample
 

@@ -21,6 +21,7 @@ from lmrel_tasks.recomputing import Check
 from lmrel_tasks.results import find_evaluations
 from lmrel_tasks.unbundling import unpack
 from lmrel_tasks.verification import status, verify
+from tests.result_folders import write_results
 from tests.saved_results import ITEMS, evaluation, save, unsteady, word_embedder
 
 METRICS = [
@@ -197,6 +198,34 @@ def test_missing_samples_are_named_with_their_remedy(saved: Path, tmp_path: Path
     with pytest.raises(FileNotFoundError, match="--log_samples"):
         build([tmp_path], tmp_path / "b.zip")
     assert not list(tmp_path.glob("*.zip")) and not list(tmp_path.glob(".*"))
+
+
+def test_half_written_samples_are_refused(saved: Path, tmp_path: Path, capsys: Any) -> None:
+    for source in next(saved.rglob("results_*.json")).parent.iterdir():
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    samples, target = next(tmp_path.glob("samples_*")), tmp_path / "b.zip"
+    lines = samples.read_bytes().splitlines(keepends=True)
+    for kept in ([*lines[:-1], lines[-1][:50]], lines[:-3], []):
+        samples.write_bytes(b"".join(kept))
+        assert main(["bundle", str(tmp_path), "-o", str(target)]) == 2
+        number = min(len(kept), 11) if kept else 0
+        said = capsys.readouterr().err
+        assert f"{samples}: {number} readable lines of filter none, {len(lines)} expected" in said
+        assert not list(tmp_path.glob("*.zip")) and not list(tmp_path.glob(".*"))
+    samples.write_bytes(b"".join([*lines, lines[0][:50]]))
+    assert main(["bundle", str(tmp_path), "-o", str(target)]) == 0, "all items are there"
+    results = next(tmp_path.glob("results_*.json"))
+    content = json.loads(results.read_text())
+    results.write_text(json.dumps({**content, "n-samples": {}}))
+    samples.write_bytes(b"".join([*lines[:-1], lines[-1][:50]]))
+    assert main(["bundle", str(tmp_path), "-o", str(target)]) == 2
+
+
+def test_a_filter_without_any_sample_is_refused(tmp_path: Path) -> None:
+    config = {"filter_list": [{"name": "none", "filter": []}, {"name": "two", "filter": []}]}
+    path = write_results(tmp_path, "m", {"acc": [1.0, 0.0]}, config=config)
+    with pytest.raises(ValueError, match="0 readable lines of filter two, 2 expected"):
+        build([path], tmp_path / "b.zip")
 
 
 # Changes ---------------------------------------------------------------------------------------

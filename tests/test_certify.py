@@ -388,6 +388,34 @@ def test_own_task_gives_the_numbers_of_its_results_table(evaluated, tmp_path):
     assert one["level"]["successes"] == 9  # the mode is wrong for 2, 5, 8, 11
 
 
+def test_items_of_own_tasks_without_labels_ask_for_labels(tmp_path, capsys):
+    """The harness writes the target "" where a task has none."""
+    line = {
+        "doc_id": 0, "doc": {"question": "?"}, "target": "", "resps": [["It is 2.", "2"]],
+        "filtered_resps": [["It is 2.", "2"]], "filter": "none",
+        "lmrel": {"item": "k", "conditions": ["default"], "runs": [[{}, {}]]},
+    }  # fmt: skip
+    path = write(tmp_path / "samples_t_1.jsonl", [line])
+    (one,) = read_repeats(path, Reading(kind="numeric"))
+    assert one.labels is None and one.answers == ("2", "2")
+    assert main(["certify", str(path), "--kind", "numeric"]) == 2
+    assert "people's labels with --labels" in capsys.readouterr().out
+    write(path, [{**line, "lmrel": {**line["lmrel"], "labels": []}, "target": "2"}])
+    assert next(read_repeats(path, Reading(kind="numeric"))).labels == ()
+    write(path, [{key: value for key, value in line.items() if key != "lmrel"} | {"target": "2"}])
+    assert next(read_repeats(path, Reading(kind="numeric"))).labels == ("2",)
+
+
+def test_a_line_in_another_encoding_is_named(tmp_path, capsys):
+    path = write(tmp_path / "x.jsonl", rows(2, 2))
+    good = path.read_bytes()
+    path.write_bytes(b"\xef\xbb\xbf" + good)
+    assert len(list(read_repeats(path, Reading(kind="mcq")))) == 2, "a byte order mark is no text"
+    path.write_bytes(good + b'{"id": "\xfc"}\n')
+    assert main(["certify", str(path), "--kind", "mcq"]) == 2
+    assert "x.jsonl, line 3: not UTF-8 text" in capsys.readouterr().out
+
+
 def test_stock_task_with_repeats_and_several_filters(evaluated, tmp_path, capsys):
     path = str(evaluated / "stock")
     assert main(["certify", path]) == 2

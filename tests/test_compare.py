@@ -461,6 +461,29 @@ def test_strict_shows_no_numbers_when_more_than_the_model_differs(
     assert "version differs" in out and "## Differences" not in out
 
 
+def test_a_name_stays_on_its_line_and_the_alphas_allowed_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, values in (("a", [1.0, 0.0] * 25), ("b", [0.0, 1.0] * 25)):
+        write_results(tmp_path / name, name, {"acc": values})
+    command = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main([*command, "--name", "one", "--name", " two\n# parts\r"]) == 0
+    out = capsys.readouterr().out
+    assert "\n- **two # parts**: b, from" in out and "\n# parts" not in out
+    for alpha in ("1e-6", "0.5"):
+        assert main([*command, "--alpha", alpha]) == 0
+
+
+def test_a_renamed_result_is_older_than_a_dated_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        path = write_results(tmp_path / name, name, {"acc": [1.0, 0.0, 1.0]})
+    path.with_name("results_old.json").write_bytes(path.read_bytes())
+    found = find_contestants([tmp_path / "a", tmp_path / "b"])
+    assert [one.date[:4] for one in found[1].evaluations] == ["old", "2026"]
+
+
 @pytest.mark.parametrize(
     "folders, options, message",
     [
@@ -472,6 +495,10 @@ def test_strict_shows_no_numbers_when_more_than_the_model_differs(
         ("ab", ["--metric", "exact_match"], "nothing could be compared; the notes say why"),
         ("ab", ["--task", "tt"], "no results of task tt; did you mean t?; there are t"),
         ("ab", ["--alpha", "5"], "did you mean 0.05"),
+        ("ab", ["--alpha", "0.9999999999999999"], "--alpha must lie between 1e-06 and 0.5"),
+        ("ab", ["--alpha", "1e-300"], "--alpha must lie between 1e-06 and 0.5"),
+        ("ab", ["--name", "x", "--name", " \n"], "--name must not be empty"),
+        ("ab", ["--name", "x y", "--name", "x\ny"], "all different"),
         ("ab", ["--name", "x"], "--name must be given once for each"),
         ("ab", ["--cluster", "passage"], "no field 'passage'"),
         ("ab", ["--plot", "x.nothing"], "ends in .png"),

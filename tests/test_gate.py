@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,6 +213,63 @@ def test_a_group_of_unequal_tasks_is_pooled_by_size_only_if_it_is_weighted_so(
     assert alike.tested == pytest.approx(0.05 ** (1 / 4)), "the small task limits what is known"
 
 
+def test_weights_that_the_numbers_do_not_tell_are_not_assumed(tmp_path: Path) -> None:
+    members = {"a": [1.0, 0.0] * 20, "b": [1.0, 0.0] * 2}
+    condition = ">= 0.35 with 95% confidence"
+    group_of(tmp_path, members, stderr=0.2)
+    one = judged(tmp_path, "tar_answer", condition, "g")
+    assert one.tested == pytest.approx(0.5 - stats.t.ppf(0.95, 42) * 0.2) and one.status == "fail"
+    group_of(tmp_path, members, stderr=0.0)
+    one = judged(tmp_path, "tar_answer", condition, "g")
+    assert one.status == "error" and "gate its member tasks (b, a)" in one.reason
+    group_of(tmp_path, members, "reliability_level", stderr=0.2)
+    one = judged(tmp_path, "reliability_level", condition, "g")
+    assert one.status == "error" and "gate its tasks (b, a)" in one.reason
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    edit(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_weights_are_told_by_the_metric_that_is_judged(tmp_path: Path) -> None:
+    """The harness sets them by metric: a group's accuracy may go by size and the rest not."""
+    path = group_of(tmp_path, {"a": [1.0] * 4, "b": [0.0] * 2}, "reliability_level", by_size=False)
+    first = {"a": {"acc,none": 1.0}, "b": {"acc,none": 0.0}, "g": {"acc,none": 4 / 6}}
+    change(
+        path, lambda c: c["results"].update({k: first[k] | c["results"][k] for k in first})
+    )  # fmt: skip
+    one = judged(tmp_path, "reliability_level", ">= 0.1 with 95% confidence", "g")
+    assert one.status == "error" and "cannot be pooled" in one.reason
+
+
+def test_nested_weights_are_none_of_the_items(tmp_path: Path) -> None:
+    members = {"a": [1.0] * 5, "b": [1.0] * 5, "c": [0.0] * 5}
+    path = group_of(tmp_path, members, "reliability_level")
+    change(path, lambda c: c["results"]["g"].update({"reliability_level,none": 0.5}))
+    one = judged(tmp_path, "reliability_level", ">= 0.1 with 95% confidence", "g")
+    assert one.status == "error" and "cannot be pooled" in one.reason
+
+
+def test_a_group_that_counted_other_tasks_is_not_pooled(tmp_path: Path) -> None:
+    members = {"a": [1.0] * 30, "b": [1.0] * 30}
+    condition = ">= 0.5 with 95% confidence"
+    path = group_of(tmp_path, members)
+    assert judged(tmp_path, "tar_answer", condition, "g").status == "pass"
+    change(path, lambda c: c["results"]["g"].update(sample_len=90))
+    one = judged(tmp_path, "tar_answer", condition, "g")
+    assert one.status == "error" and "gate its member tasks (b, a)" in one.reason
+    path = group_of(tmp_path, members)
+    change(path, lambda c: c["group_subtasks"]["g"].append("lost"))
+    one = judged(tmp_path, "tar_answer", condition, "g")
+    assert one.status == "error" and "gate its member tasks (b, a)" in one.reason
+    path = group_of(tmp_path, members, "reliability_level")
+    change(path, lambda c: c["group_subtasks"]["g"].append("lost"))
+    one = judged(tmp_path, "reliability_level", condition, "g")
+    assert one.status == "error" and "lost of g have no results" in one.reason
+
+
 @pytest.mark.parametrize("samples", [True, False])
 def test_no_spread_and_no_share_cannot_be_judged(tmp_path: Path, samples: bool) -> None:
     values = {"a": [0.5] * 3, "b": [0.5] * 3}
@@ -287,6 +347,45 @@ def test_an_old_pass_does_not_hide_a_new_half_written_result(
     (place / "results_2027-01-01T00-00-00.0.json").write_text("{", encoding="utf-8")
     assert main(command) == 2
     assert "is newer than the results beside it" in capsys.readouterr().err
+
+
+def test_a_renamed_older_result_does_not_pass_for_the_newest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = {"acc": [1.0, 0.0, 0.0, 0.0, 0.0]}
+    folder = write_results(tmp_path, "m", bad, date="2026-06-01T00-00-00.000000").parent
+    old = write_results(tmp_path, "m", {"acc": [1.0] * 5}, date="2025-01-01T00-00-00.000000")
+    # With one more metric it is another set of results; the task is still judged once.
+    change(old, lambda c: c["configs"].update(other={}))
+    old.rename(folder / "results_old.json")
+    command = ["gate", gate(tmp_path, "t: {acc: '>= 0.9'}"), str(tmp_path)]
+    assert main(command) == 1
+    assert "value 0.2000 is not >= 0.9" in capsys.readouterr().out
+    for place in (folder, tmp_path):
+        (place / "results_notes.json").write_text('{"text":', encoding="utf-8")
+    assert main(command) == 1, "what the harness did not name is not its newest result"
+    (folder / "results_2026-07-01T00-00-00.000000.json").write_text('{"res', encoding="utf-8")
+    assert main(command) == 2
+    assert "results_2026-07" in capsys.readouterr().err
+
+
+def test_names_without_dates_are_told_apart_by_their_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "m"
+    for at, (word, right) in enumerate({"z": 1.0, "a": 0.0}.items()):
+        path = write_results(tmp_path, "m", {"acc": [right] * 5})
+        change(path, lambda c, word=word: c["configs"].update({word: {}}))
+        os.utime(path.rename(folder / f"results_{word}.json"), (1e9 + at, 1e9 + at))
+    command = ["gate", gate(tmp_path, "t: {acc: '>= 0.9'}"), str(tmp_path)]
+    assert main(command) == 1
+    assert "value 0.0000" in capsys.readouterr().out
+    notes = folder / "results_notes.json"
+    for text, status in (('["x"]', 1), ("read me", 1), ('{"results": {"t"', 2)):
+        notes.write_text(text, encoding="utf-8")
+        assert main(command) == status
+    os.utime(notes, (1e8, 1e8))
+    assert main(command) == 1
 
 
 def test_tables_and_junit_are_written(results: Path, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,16 @@ import pytest
 from lmrel_tasks.cli import main
 from lmrel_tasks.measures import condition_of
 from lmrel_tasks.repeats import inputs_of
-from lmrel_tasks.results import date_of, find_evaluations, item_of, results_files, samples_of
+from lmrel_tasks.results import (
+    date_of,
+    find_evaluations,
+    item_of,
+    read_samples,
+    results_files,
+    samples_of,
+)
 from lmrel_tasks.run import Capture, Run
+from tests.result_folders import write_results
 from tests.saved_results import ITEMS, evaluation, save, unsteady
 
 METRICS = ("acc", "answer_agreement", "reliability_level", "reliability_lower")
@@ -137,3 +147,56 @@ def test_lines_of_stock_tasks_are_read() -> None:
     assert np.isnan(one.certainty).all() and one.certainty.shape == (1,)
     with pytest.raises(ValueError, match="no responses"):
         item_of({"doc_id": 7})
+
+
+def test_a_name_without_a_date_is_older_than_any_date(tmp_path: Path) -> None:
+    paths = {
+        word: write_results(tmp_path, "m", {"acc": [0.0, 1.0]}).rename(
+            tmp_path / "m" / f"results_{word}.json"
+        )
+        for word in ("aside", "zzz", "old")
+    }
+    for at, word in enumerate(("old", "zzz", "aside")):
+        os.utime(paths[word], (1e9 + at, 1e9 + at))
+    assert [one.date for one in find_evaluations([tmp_path])] == ["aside"]
+    for date in ("2024-05-06", "2024-05-06T07-08-09", "2024-05-06T07-08-09.5"):
+        write_results(tmp_path, "m", {"acc": [0.0, 1.0]}, date=date)
+        assert [one.date for one in find_evaluations([tmp_path])] == [date]
+    found = sorted(find_evaluations([tmp_path], latest=False), key=lambda one: one.age)
+    assert [one.date for one in found] == [
+        "old", "zzz", "aside", "2024-05-06", "2024-05-06T07-08-09", "2024-05-06T07-08-09.5",
+    ]  # fmt: skip
+
+
+def test_a_line_in_another_encoding_is_named_and_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "samples_t_1.jsonl"
+    text = '{"doc_id": 1, "x": "\u00fc"}'
+    path.write_bytes(
+        text.encode() + b"\r\n" + text.encode("latin-1") + b"\n\n" + text.encode("utf-16-le")
+        + b"\n" + text.encode()
+    )  # fmt: skip
+    broken: list[int] = []
+    with caplog.at_level(logging.WARNING):
+        assert list(read_samples(path, broken)) == [{"doc_id": 1, "x": "\u00fc"}] * 2
+    assert f"{path}, line 2: " in caplog.text and f"{path}, line 4: " in caplog.text
+    # UTF-16 splits its line end in two; what is left of it does not open an object either.
+    assert broken[:2] == [2, 4]
+
+
+@pytest.mark.parametrize("groups", [["g"], {"g": "ab"}, {"g": {"a": 1}}, {"g": [["a"]]}, "g"])
+def test_groups_that_are_no_lists_of_names_are_named(
+    groups: object, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = write_results(tmp_path, "m", {"acc": [0.0, 1.0]})
+    content = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**content, "group_subtasks": groups}), encoding="utf-8")
+    gate = tmp_path / "gate.yaml"
+    gate.write_text("t: {acc: '>= 0 with 90% confidence'}", encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        assert main(["gate", str(gate), str(tmp_path)]) == 2
+    assert f"{path}: not a readable results file" in caplog.text
+    assert "`group_subtasks`" in caplog.text
+    assert "no readable results" in capsys.readouterr().err

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from lmrel_tasks.paired_results import PairedTask
 
 
+# Beyond these, intervals say nothing or their limits are not found numerically.
+_ALPHAS = (1e-6, 0.5)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "results", nargs="+", metavar="RESULTS",
@@ -56,6 +60,9 @@ def run(args: argparse.Namespace) -> int:
 
     for name in ("alpha", "power"):
         check_probability(getattr(args, name), f"--{name}")
+    low, high = _ALPHAS
+    if not low <= args.alpha <= high:
+        raise ValueError(f"--alpha must lie between {low:g} and {high:g}, got {args.alpha!r}")
     contestants = find_contestants(args.results, args.name)
     notes: list[str] = []
     mismatches: list[Mismatch] = []

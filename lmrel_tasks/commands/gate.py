@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,20 +65,34 @@ _STATUSES = {"pass": "PASS", "fail": "FAIL", "error": "ERROR"}
 
 def _refuse_unreadable(results: list[str], evaluations: list) -> None:
     """An older result must not pass in place of a newer one that was only half written."""
-    from pathlib import Path
+    from lmrel_tasks.results import age_of, results_files
 
-    from lmrel_tasks.results import date_of, results_files
-
-    read = {one.path.resolve(): one.date for one in evaluations}
-    newest: dict[Path, str] = {}
-    for path, date in read.items():
-        newest[path.parent] = max(date, newest.get(path.parent, ""))
+    read = {one.path.resolve(): one.age for one in evaluations}
+    newest: dict[Path, tuple[bool, str, float]] = {}
+    for path, age in read.items():
+        newest[path.parent] = max(age, newest.get(path.parent, age))
     for given in map(Path, results):
         if given.is_file():
             continue
         for path in results_files(given.resolve()):
-            if path not in read and str(date_of(path)) > newest.get(path.parent, ""):
+            age = age_of(path)
+            dated = age[0]
+            # The harness dates all that it writes: an undated file by itself is none of its.
+            is_newer = age > newest[path.parent] if path.parent in newest else dated
+            if path not in read and is_newer and (dated or _breaks_off(path)):
                 raise ValueError(
                     f"{path} is newer than the results beside it and not readable "
                     "(half-written?); run that evaluation again, or remove the file"
                 )
+
+
+def _breaks_off(path: Path) -> bool:
+    """True for an object without its end, as a copy that was cut short; False for other files."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").lstrip()
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text.startswith("{")
+    except OSError:
+        return True
+    return False
