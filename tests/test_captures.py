@@ -44,7 +44,8 @@ def test_a_record_reads_as_the_plain_dictionary_in_every_way():
     record = RunsRecord({"item": "a", "conditions": ["x"]}, [runs])
     rows = [{**run.capture.to_dict(), "answer": run.answer} for run in runs]
     plain = {"item": "a", "conditions": ["x"], "runs": [rows]}
-    assert record == plain and plain == record and not record != plain
+    unequal = record != plain
+    assert record == plain and plain == record and not unequal
     assert dict(record) == {**record} == record.copy() == (record | {}) == ({} | record) == plain
     assert list(record) == list(record.keys()) == list(plain) and len(record) == 3
     assert "runs" in record and "other" not in record
