@@ -33,9 +33,11 @@ _NAME = re.compile(r"\w+ [A-Z]")
 _ABBREVIATED = re.compile(
     r"(?:\b(?:dr|mr|mrs|ms|prof|st|mt|sr|jr|vs|approx|ca|fig|no|nos|vol|vit|e\.g|i\.e|etc|cf|sgt"
     r"|messrs|gen|col|capt|rev|hon|dept|min|max|temp|wt|ht|jan|feb|mar|apr|jun|jul|aug|sept?|oct"
-    r"|nov|dec)|(?<!\w)\w|\.\w)\.\s*$",
+    r"|nov|dec)|(?<!\w)\w|\.\w)\.\Z",
     re.I,
 )
+# Characters of the longest of them.
+_LONGEST = 8
 _LETTERED = re.compile(r"(?:[A-Z]|No|Nos)[.)]")
 _SENTENCE = re.compile(r"(?:\A\s*|(?<=[a-z)][.!?])[ \n]+)(?P<word>[IA]|[A-Z][a-z]+)(?=[ .'’-])")
 # A sentence that leans on the one before, or already opens with a marker, takes none.
@@ -46,11 +48,13 @@ def opening_rewrites(text: str) -> Iterator[Rewrite]:
     """A marker in front of every sentence that can bear one."""
     for match in _SENTENCE.finditer(text):
         word, start = match["word"], match.start("word")
-        later = bool(text[:start].strip())
+        later = match.start() > 0
         lowered = word.lower() in _LOWERED
         if not (lowered or word.lower() in _KEPT or _NAME.match(text, start)):
             continue
-        if later and (_LEANING.match(text, start) or _ABBREVIATED.search(text[:start])):
+        end = match.start()
+        abbreviated = _ABBREVIATED.search(text, max(0, end - _LONGEST), end)
+        if later and (_LEANING.match(text, start) or abbreviated):
             continue
         if _LETTERED.match(text, start):
             continue
