@@ -16,7 +16,7 @@ import numpy as np
 from lm_eval.api.filter import Filter
 from numpy.typing import ArrayLike, NDArray
 
-from lmrel_tasks.filters.answer import as_run, give_answer
+from lmrel_tasks.filters.answer import as_run, give_answer, texts_of
 from lmrel_tasks.filters.canonical import REFUSAL, canonical
 from lmrel_tasks.labels import acceptable
 from lmrel_tasks.run import Run
@@ -193,7 +193,7 @@ class ClusterFilter(Filter):
 
     def apply(self, resps: Any, docs: Sequence[Any]) -> list[list[Run]]:
         """Class names for a whole task; ``text`` answers where no ``answer`` filter went before."""
-        cells = [[cell] if isinstance(cell, str) else list(cell) for cell in resps]
+        cells = [texts_of(cell) for cell in resps]
         runs = [[self._answered(as_run(run)) for run in cell] for cell in cells]
         answers = [[run.answer or "" for run in cell] for cell in runs]
         kinds = [next((run.kind for run in cell if run.kind), "text") for cell in runs]

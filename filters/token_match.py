@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from lm_eval.api.filter import Filter
 
-from lmrel_tasks.filters.answer import as_run
+from lmrel_tasks.filters.answer import as_run, texts_of
 from lmrel_tasks.filters.paraphrase import select
 from lmrel_tasks.filters.paraphrase.checks import MIN_COSINE, TOLERANCE, Cosine, Tokenize
 from lmrel_tasks.filters.perturb import get_perturbation
@@ -61,7 +61,7 @@ class TokenMatchFilter(Filter):
         ]
 
     def _chosen(self, cell: Any, doc: Any, tokenize: Tokenize, cosine: Cosine | None) -> str:
-        runs = [cell] if isinstance(cell, str) else list(cell)
+        runs = texts_of(cell)
         for field in (self.text, *([self.targeted] if self.targeted else [])):
             if field not in doc:
                 raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from lmrel_tasks.metrics.bounds import clopper_pearson
+from lmrel_tasks.metrics.bounds import unseen_share
 from lmrel_tasks.metrics.excess import AGGREGATE, PER_ITEM
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def sentence(row: Row, p: float, options: Options) -> str:
 
 def _nothing_seen(row: Row, options: Options) -> str:
     """What items without any difference leave open, by the exact bound of a share of 0 of n."""
-    share = float(clopper_pearson(0, row.n, options.confidence, "less")[1])
+    share = unseen_share(row.n, options.confidence)
     said = "no item flips under one edit alone" if row.metric == "flip" else "no item differs"
     items = "item excludes" if row.n == 1 else "items exclude"
     return (

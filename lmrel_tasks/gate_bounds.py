@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from lmrel_tasks.group_items import member_tasks, pooled_items, without_results
 from lmrel_tasks.measures import METRICS
 from lmrel_tasks.metrics.bounds import clopper_pearson
+from lmrel_tasks.metrics.intervals import quantile_of_stderr
 from lmrel_tasks.metrics.registry import mean
 from lmrel_tasks.paired_results import read_scores
 from lmrel_tasks.results import Evaluation
@@ -85,10 +85,10 @@ def bound(
             f"the standard error of {metric} is 0, which bounds nothing: items that agree exactly "
             f"show no spread; {instead}"
         )
-    n = n or _size(evaluation, task) or sum(_size(evaluation, one) or 0 for one in members)
+    n = n or evaluation.size(task) or sum(evaluation.size(one) or 0 for one in members)
     freedom = n - max(1, len(members))
-    quantile = stats.t.ppf(confidence, freedom) if freedom > 0 else stats.norm.ppf(confidence)
-    return float(value + (-1 if lower else 1) * quantile * error), f"{shown} (± {error:.4f})"
+    reach = quantile_of_stderr(confidence, freedom) * error
+    return value - reach if lower else value + reach, f"{shown} (± {error:.4f})"
 
 
 def _items(
@@ -120,10 +120,3 @@ def _is_share(values: Any, base: str, value: float) -> bool:
     if base in METRICS and METRICS[base].aggregate is not mean:
         return False
     return math.isclose(float(values.mean()), value, rel_tol=1e-9, abs_tol=1e-12)
-
-
-def _size(evaluation: Evaluation, task: str) -> int | None:
-    counts = evaluation.content.get("n-samples", {}).get(task) or {}
-    row = evaluation.content["results"].get(task, {})
-    size = counts.get("effective", row.get("sample_len"))
-    return size if isinstance(size, int) else None

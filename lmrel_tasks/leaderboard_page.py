@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lmrel_tasks.leaderboard import Board, Standing
 from lmrel_tasks.markdown import markdown_table
-from lmrel_tasks.reporting.differences import visible
+from lmrel_tasks.reporting.differences import templates, visible
 
 EXPLAINED = (
     "Ranks count the models that are separably better: paired tests on the items that both have "
@@ -40,20 +40,12 @@ def as_html(boards: Sequence[Board], notes: Sequence[str], title: str, alpha: fl
         RuntimeError: if the extra ``report`` is not installed.
     """
     try:
-        import jinja2
+        import jinja2  # noqa: F401
     except ImportError as error:
         raise RuntimeError(
             "an HTML page needs jinja2: pip install 'lmrel[report]', or write a .md file"
         ) from error
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lmrel_tasks.reporting"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    environment.filters.update(number=_number, interval=_interval)
+    environment = templates(number=_number, interval=_interval)
     shown = [{"board": board, "bars": _bars(board)} for board in boards]
     return environment.get_template("leaderboard.html.j2").render(
         title=title, boards=shown, notes=notes, explained=EXPLAINED.format(alpha=alpha)

@@ -20,7 +20,7 @@ from lmrel_tasks.harness_metrics import Aggregation
 from lmrel_tasks.measures import METRICS, Metric
 from lmrel_tasks.metric_rows import companions_of, rows_of
 from lmrel_tasks.metrics.item import Item
-from lmrel_tasks.rereading import Rereader
+from lmrel_tasks.rereading import KEEP_TEXTS, Rereader
 from lmrel_tasks.results import Evaluation, samples_of
 from lmrel_tasks.settings import Settings, read_settings
 
@@ -272,10 +272,6 @@ def _group(evaluation: Evaluation, group: str) -> Iterator[Check]:
 # Embeddings ------------------------------------------------------------------------------------
 
 
-# Filters that leave the texts as they are.
-_KEEP_TEXTS = frozenset({"answer", "embed", "cluster", "behaviour"})
-
-
 @dataclass(frozen=True)
 class _Embedder:
     """What a list of filters embeds.
@@ -298,8 +294,8 @@ def _embedders(config: Mapping[str, Any], settings: Settings) -> dict[str, _Embe
         if "embed" not in names:
             continue
         at = names.index("embed")
-        raw = not _KEEP_TEXTS.issuperset(names[at:])
-        if raw and not _KEEP_TEXTS.issuperset(names[:at]):
+        raw = not KEEP_TEXTS.issuperset(names[at:])
+        if raw and not KEEP_TEXTS.issuperset(names[:at]):
             continue
         found[str(one.get("name"))] = _Embedder(steps[at].get("model", settings.embedder), raw)
     return found

@@ -25,6 +25,8 @@ from lmrel_tasks.settings import Settings
 if TYPE_CHECKING:
     from lmrel_tasks.recomputing import Check
 
+# Filters that leave the texts as they are.
+KEEP_TEXTS = frozenset({"answer", "embed", "cluster", "behaviour"})
 # Steps behind `answer` that leave a run's text and answer as they are.
 _KEEPS = ("embed", "take_first", "take_first_k")
 
@@ -104,7 +106,7 @@ class Rereader:
     def _texts(self, sample: Mapping[str, Any], item: Item) -> None:
         """Filters of this plugin change no text; others are taken at their word."""
         steps = [step.get("function") for step in self.steps.get(sample.get("filter", "none"), ())]
-        if steps and set(steps) <= {"answer", "embed", "cluster", "behaviour"}:
+        if steps and KEEP_TEXTS.issuperset(steps):
             raw = [[str(text) for text in cell] for cell in sample.get("resps") or ()]
             for one, cell in zip(item.conditions, raw, strict=True):
                 nothing_arrived = not one.texts and one.missing > 0

@@ -9,14 +9,9 @@ from collections.abc import Iterable
 SHOWN = 20
 
 
-def close_names(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three of the known names that look like one, most alike first."""
-    return difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.6)
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean a or b?``, or nothing if no known name looks like it."""
-    close = close_names(name, known)
+    close = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 

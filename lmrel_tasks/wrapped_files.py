@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from lmrel_tasks.suggesting import did_you_mean
 
 CLASSES = "lmrel_tasks.wrapping"
 DEFAULT_REPEATS = 10
@@ -183,8 +184,7 @@ class Wrapper:
             return self.names.get(name)
         entry = self.index.get(name)
         if entry is None:
-            close = difflib.get_close_matches(name, self.index, n=3)
-            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            hint = did_you_mean(name, self.index)
             raise ValueError(f"the harness has no task, group or tag {name!r}{hint}")
         kind = entry.kind.name
         if kind == "TAG":

@@ -52,6 +52,14 @@ class CoverageLaw:
     feasible: bool
 
 
+def unseen_share(n: int, confidence: float) -> float:
+    """Upper bound of the share of items that do what none of n did: Clopper-Pearson for 0 of n.
+
+    1 - (1 - confidence)**(1/n), the root of (1 - q)**n = 1 - confidence.
+    """
+    return 1.0 - (1.0 - confidence) ** (1.0 / n)
+
+
 def check_probability(value: float, name: str) -> float:
     """`value` as a float in the open interval (0, 1); ValueError names the argument otherwise."""
     number = float(value)

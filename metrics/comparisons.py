@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from lmrel_tasks.metrics.bounds import unseen_share
 from lmrel_tasks.metrics.intervals import item_bootstrap
 
 FloatArray = NDArray[np.float64]
@@ -250,7 +251,7 @@ def noninferiority(
     if gap.size < 2:
         raise ValueError("fewer than two items have a value for both candidate and reference")
     if np.ptp(gap) == 0:
-        other = 1 - alpha ** (1 / gap.size)
+        other = unseen_share(gap.size, 1 - alpha)
         loss = float("nan") if largest_loss is None else largest_loss
         bound = float((1 - other) * gap[0] - other * loss)
         return Noninferiority(

@@ -94,10 +94,19 @@ def interval_of_stderr(
         ValueError: for a level outside (0, 1).
     """
     _check_level(confidence_level)
-    tail = (1 + confidence_level) / 2
-    quantile = stats.t.ppf(tail, freedom) if freedom and freedom > 0 else stats.norm.ppf(tail)
-    half = float(quantile) * stderr
+    half = quantile_of_stderr((1 + confidence_level) / 2, freedom) * stderr
     return value - half, value + half
+
+
+def quantile_of_stderr(level: float, freedom: int | None = None) -> float:
+    """How many standard errors a one-sided bound of that level is away.
+
+    Args:
+        level: in (0, 1).
+        freedom: as in `interval_of_stderr`.
+    """
+    known = freedom is not None and freedom > 0
+    return float(stats.t.ppf(level, freedom) if known else stats.norm.ppf(level))
 
 
 def clustered_stderr(values: ArrayLike, clusters: Sequence[object] | NDArray) -> float:

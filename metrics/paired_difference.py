@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from lmrel_tasks.metrics.bounds import unseen_share
 from lmrel_tasks.metrics.intervals import clustered_stderr
 from lmrel_tasks.metrics.paired import PairedTest, mcnemar_test, paired_t
 from lmrel_tasks.metrics.paired_proportions import tango_interval
@@ -82,7 +83,7 @@ def paired_difference(
         error, half = 0.0, math.nan
     low, high = estimate - half, estimate + half
     if alike and bounded:
-        others = 1.0 - ((1.0 - confidence_level) / 2) ** (1.0 / groups)
+        others = unseen_share(groups, (1.0 + confidence_level) / 2)
         low, high = ((1.0 - others) * estimate + side * others for side in (-1.0, 1.0))
     options: dict[str, Any] = {"alternative": "two-sided", "confidence_level": confidence_level}
     binary = share and bool(np.isin(x, (0, 1)).all() and np.isin(y, (0, 1)).all())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 
 import pytest
+from chat_server import chat_server
 from fakes import ScriptedLM, evaluate
 from option_models import CONDITIONS, OptionLM, bias_task, results_of
 from scipy.special import softmax
@@ -289,45 +289,30 @@ def test_first_tokens_of_both_api_formats():
     assert first_tokens({"logprobs": None}) is None
 
 
-class _Chat(BaseHTTPRequestHandler):
+def _yes_or_no(payload, logprobs=True):
     """Says yes with probability 0.8 to a text with "edited", 0.3 to others."""
-
-    logprobs = True
-
-    def do_POST(self):
-        sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        text = sent["messages"][-1]["content"]
-        p = 0.8 if "edited" in text else 0.3
-        word = "Yes" if p > 0.5 else "No"
-        top = [
-            {"token": "Yes", "logprob": math.log(p)},
-            {"token": "No", "logprob": math.log(1 - p)},
-        ]
-        choice = {"index": 0, "message": {"content": word}, "finish_reason": "length"}
-        if self.logprobs and sent.get("logprobs"):
-            best = {"token": word, "logprob": math.log(max(p, 1 - p))}
-            choice["logprobs"] = {"content": [{**best, "top_logprobs": top}]}
-        body = json.dumps({"choices": [choice]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+    p = 0.8 if "edited" in payload["messages"][-1]["content"] else 0.3
+    word = "Yes" if p > 0.5 else "No"
+    top = [
+        {"token": "Yes", "logprob": math.log(p)},
+        {"token": "No", "logprob": math.log(1 - p)},
+    ]
+    choice = {"message": {"content": word}, "finish_reason": "length"}
+    if logprobs and payload.get("logprobs"):
+        best = {"token": word, "logprob": math.log(max(p, 1 - p))}
+        choice["logprobs"] = {"content": [{**best, "top_logprobs": top}]}
+    return choice
 
 
 @pytest.fixture
-def chat_model():
+def chat_model(request):
     from lm_eval.models.openai_completions import LocalChatCompletion
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Chat)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
-    yield LocalChatCompletion(base_url=url, model="m", tokenizer_backend=None, num_concurrent=2)
-    server.shutdown()
-    server.server_close()
+    with chat_server(getattr(request, "param", _yes_or_no)) as server:
+        yield LocalChatCompletion(
+            base_url=f"{server.url}/chat/completions", model="m", tokenizer_backend=None,
+            num_concurrent=2,
+        )  # fmt: skip
 
 
 ONE = [{"text": "a text", "edited": "edited", "reworded": "a wording", "direction": None}]
@@ -344,8 +329,8 @@ def test_chat_apis_are_read_from_the_first_token(tmp_path, chat_model, caplog):
     assert row["flip_rate_targeted"] == 1 and row["jsd_benign"] == 0
 
 
+@pytest.mark.parametrize("chat_model", [partial(_yes_or_no, logprobs=False)], indirect=True)
 def test_chat_apis_without_log_probabilities_say_what_to_do(tmp_path, chat_model, monkeypatch):
-    monkeypatch.setattr(_Chat, "logprobs", False)
     bias_task(tmp_path, ONE, ["jsd_targeted"])
     with pytest.raises(RuntimeError, match="LMREL_READ=samples"):
         evaluate(chat_model, tmp_path, "t", apply_chat_template=True)

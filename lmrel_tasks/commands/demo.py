@@ -59,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _results(output: str) -> list[Path]:
+    from lmrel_tasks.commands.run import results_folder
     from lmrel_tasks.results import results_files
 
-    folder = Path(output)
-    return results_files(folder.parent if folder.suffix == ".json" else folder)
+    return results_files(results_folder(output))
 
 
 def reading(row: dict[str, Any]) -> str:

@@ -84,13 +84,19 @@ def _unwritable(args: Sequence[str]) -> str | None:
     given = parser.parse_known_args(list(args))[0].output_path
     if not given:
         return None
-    folder = Path(given).parent if given.endswith(".json") else Path(given)
+    folder = results_folder(given)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return None
     except OSError as error:
         return f"--output_path {given} cannot be written: {error.strerror or error}"
+
+
+def results_folder(output_path: str) -> Path:
+    """Where the harness puts results: the name of a ``.json`` file stands for its folder."""
+    path = Path(output_path)
+    return path.parent if path.suffix == ".json" else path
 
 
 class _SaveFailures(logging.Handler):

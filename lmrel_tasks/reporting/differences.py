@@ -1,9 +1,11 @@
-"""Words in which one text differs from another, and texts made fit to be shown."""
+"""Words in which one text differs from another, and texts made fit to be shown on a page."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from difflib import SequenceMatcher
+from typing import Any
 
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -53,3 +55,19 @@ def word_differences(text: str, reference: str) -> Segments:
             kind = "same" if operation == "equal" else "new"
             pieces.append((kind, "".join(ours[start:end])))
     return pieces
+
+
+def templates(**filters: Callable[..., Any]) -> Any:
+    """The templates of the pages, with these filters; what a model wrote stays text in all."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lmrel_tasks.reporting"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    environment.filters.update(filters)
+    return environment

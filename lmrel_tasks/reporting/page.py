@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from lmrel_tasks.markdown import counted
-from lmrel_tasks.reporting.differences import Segments, shortened, visible, word_differences
+from lmrel_tasks.reporting.differences import (
+    Segments,
+    shortened,
+    templates,
+    visible,
+    word_differences,
+)
 from lmrel_tasks.reporting.drawing import Figure, data_address
 from lmrel_tasks.reporting.figures import FIGURES
 from lmrel_tasks.reporting.gather import TaskReport
@@ -57,19 +63,11 @@ def render(
         RuntimeError: if the extra ``report`` is not installed.
     """
     try:
-        import jinja2
+        import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise RuntimeError(f"the report needs {error.name}: pip install 'lmrel[report]'") from error
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lmrel_tasks.reporting"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    environment.filters.update(
+    environment = templates(
         number=_number, interval=_interval, breakable=_breakable, counted=counted
     )
     template, of_item = map(environment.get_template, ("report.html.j2", "item.html.j2"))
@@ -93,12 +91,12 @@ def render(
 
     length = _first_length(reports, min(max_bytes, _AIM))
     while length > _SHORTEST:
-        text, size = page([_Items(one, of_item, length) for one in reports])
+        text, size = page([_Items(one, of_item, length) for one in sections])
         if size <= max_bytes:
             return text
         length = max(_SHORTEST, int(min(length * 0.6, length * max_bytes / size)))
     # Texts cannot be shorter. From few items to many, so that none is made in vain.
-    items = [_Items(one, of_item, _SHORTEST) for one in reports]
+    items = [_Items(one, of_item, _SHORTEST) for one in sections]
     text, _ = page(items, _SHARES[0])
     for share in _SHARES[1:]:
         more, size = page(items, share)
@@ -185,17 +183,17 @@ def _first_length(reports: Sequence[TaskReport], max_bytes: int) -> int:
 class _Items:
     """The items of a task as HTML, each made when it is first asked for."""
 
-    def __init__(self, report: TaskReport, template: Any, length: int) -> None:
-        self.report, self.template, self.length = report, template, length
-        self.measure, _ = _pooled(report)
+    def __init__(self, section: _Section, template: Any, length: int) -> None:
+        self.items, self.measure = section.report.items, section.measure
+        self.template, self.length = template, length
         self.made: list[Any] = []
 
     def first(self, share: float) -> list[Any]:
         """This share of the items, one at least if there is any."""
         from markupsafe import Markup
 
-        number = max(1, int(len(self.report.items) * share))
-        for item in self.report.items[len(self.made) : number]:
+        number = max(1, int(len(self.items) * share))
+        for item in self.items[len(self.made) : number]:
             self.made.append(Markup(self.template.render(_item(item, self.length, self.measure))))
         return self.made[:number]
 
